@@ -1,13 +1,29 @@
-"""Rates and times in a line of JSON, by their keys."""
+"""Rates and times in JSON, by their keys: in records of a line, and in a whole document of results."""
 
 import json
 from collections.abc import Iterator
+from typing import Any, NamedTuple
 
+from nccl_doctor.formats.json_numbers import finite
 from nccl_doctor.formats.printed.units import kind_of, unit_in
 from nccl_doctor.formats.training.metrics import number
 
 _KEYS = 200  # of one record
 _DEEP = 3
+_OF_DOCUMENT = 20_000  # values that are looked at
+_DEEPEST = 12
+_NAMED = (("metric_name", "metric_value", "metric_unit"), ("metric", "value", "unit"), ("name", "value", "unit"))
+_FAILED = frozenset(("fail", "failed", "error"))
+_VALUES = frozenset(value for _, value, _ in _NAMED)
+
+
+class Told(NamedTuple):
+    """A number of a document."""
+
+    name: str
+    unit: str
+    value: float
+    line: int  # from 1
 
 
 def numbers_of_record(line: bytes) -> Iterator[tuple[str, str, float]]:
@@ -31,3 +47,81 @@ def numbers_of_record(line: bytes) -> Iterator[tuple[str, str, float]]:
             and kind_of(name, "") is not None
         ):
             yield name[:60], unit_in(name), found
+
+
+def numbers_of_document(data: bytes) -> list[Told] | None:
+    """The rates and times of a JSON document in its order, and None for any other text.
+
+    An object that names a measure, its value and its unit tells one number of that name. All other numbers are named by the
+    key of theirs and of the object around it::
+
+        {"results": {"matmul": {"metric_name": "tflops", "metric_value": 74.3, "metric_unit": "TFLOPS"}}}
+        {"all_reduce": [{"size_mb": 1, "busbw_gbps": 39.9}, {"size_mb": 10, "busbw_gbps": 203.2}]}
+    """
+    try:
+        document = json.loads(data)
+    except (ValueError, RecursionError):
+        return None
+    if not isinstance(document, dict | list):
+        return None
+    lines = _Lines(data.decode("utf-8", "replace"))
+    told: list[Told] = []
+    waiting: list[_Part] = [_Part("", "", document, 0, is_key=False)]
+    for _ in range(_OF_DOCUMENT):
+        if not waiting:
+            break
+        above, key, value, depth, is_key = waiting.pop()
+        line = lines.of(key) if is_key else lines.number
+        if isinstance(value, list) and depth < _DEEPEST:
+            inner = [_Part(above, key, one, depth + 1, is_key=False) for one in value if isinstance(one, dict | list)]
+            waiting += inner[::-1]
+        elif isinstance(value, dict) and depth < _DEEPEST:
+            if (measure := _measure(value)) is not None:
+                told.append(Told(f"{key} {measure[0]}".strip()[:60], measure[2], measure[1], line))
+            inner = [
+                _Part(key, str(of), one, depth + 1, is_key=True)
+                for of, one in value.items()
+                if measure is None or of not in _VALUES
+            ]
+            waiting += inner[::-1]
+        elif (found := finite(value)) is not None and kind_of(key, "") is not None:
+            told.append(Told(f"{above}.{key}".strip(".")[:60], unit_in(key), found, line))
+    return told
+
+
+class _Part(NamedTuple):
+    """A value of a document that was not looked at yet."""
+
+    above: str  # the key of the object around it
+    key: str  # its own, or that of the list that holds it
+    value: Any
+    depth: int
+    is_key: bool  # whether the key stands in front of it
+
+
+class _Lines:
+    """Finds the lines of keys that are asked for in their order."""
+
+    def __init__(self, text: str) -> None:
+        self.number = 1
+        self._text = text
+        self._at = 0
+
+    def of(self, key: str) -> int:
+        """The line of the next such key; that of the last one where it is not written in this form."""
+        place = self._text.find(f'"{key}"', self._at) if self._at >= 0 else -1
+        if place >= 0:
+            self.number += self._text.count("\n", self._at, place)
+        self._at = place if place < 0 else place + 1
+        return self.number
+
+
+def _measure(record: dict[str, Any]) -> tuple[str, float, str] | None:
+    """Name, value and unit of an object that tells one measure; the name says where the program counts it as failed."""
+    status = record.get("status")
+    said = f" ({status})" if isinstance(status, str) and status.lower() in _FAILED else ""
+    for name, value, unit in _NAMED:
+        told, found, of = record.get(name), finite(record.get(value)), record.get(unit)
+        if isinstance(told, str) and found is not None and isinstance(of, str):
+            return told + said, found, of
+    return None

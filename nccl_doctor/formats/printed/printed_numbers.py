@@ -1,6 +1,6 @@
 """Rates and times that a program prints under names of its own, where no other reader knows the file.
 
-Read are lines of text, lines of JSON, tables with a column of units, and tables with commas.
+Read are lines of text, lines and documents of JSON, tables with a column of units, and tables with commas.
 """
 
 from collections.abc import Iterator
@@ -9,17 +9,19 @@ from nccl_doctor.common.expressions import compiled
 from nccl_doctor.facts.store import Facts
 from nccl_doctor.formats.declaration import Reading
 from nccl_doctor.formats.printed import tables
-from nccl_doctor.formats.printed.json_numbers import numbers_of_record
+from nccl_doctor.formats.printed.json_numbers import Told, numbers_of_document, numbers_of_record
 from nccl_doctor.formats.printed.progress import Progress
 from nccl_doctor.formats.printed.series import NumberSeries, Place
 from nccl_doctor.formats.printed.step_tables import StepTables
 from nccl_doctor.formats.printed.units import is_rate, is_time, kind_of
 from nccl_doctor.inputs.blocks import blocks
+from nccl_doctor.inputs.detect import begins_json
 from nccl_doctor.inputs.streams import Readable
 from nccl_doctor.inputs.text_lines import Joined, read_head
 
 _HEAD = 1 << 16
 _BLOCK = 1 << 20
+_DOCUMENT = 4 << 20  # bytes of a JSON document that is read as a whole
 _LONGEST = 600  # bytes of a line
 _LINES = 1_000_000
 _NUMBER = compiled(
@@ -47,9 +49,16 @@ def read_format(stream: Readable, name: str, facts: Facts) -> Reading:
         {"ts": 1790000000.1, "latency_s": 9.25, "ttft_s": 0.09}
                  test      atts     units    median   mean    stddev  min     max
         system,resnet50,bert
+        {
+          "results": {"matmul": {"metric_name": "tflops", "metric_value": 74.3, "metric_unit": "TFLOPS"}}
+        }
     """
     facts.mark_covered("printed_number", "throughput_run", "step", "scalar")
     head = read_head(stream, _HEAD)
+    if begins_json(head):
+        head += read_head(stream, _DOCUMENT + 1 - len(head))
+        if (told := numbers_of_document(head)) is not None:
+            return _read_document(head, told, name, facts)
     stream = Joined(head, stream)
     series, progress, step_tables = NumberSeries(), Progress(), StepTables()
     table = tables.recognise(head)
@@ -72,6 +81,13 @@ def read_format(stream: Readable, name: str, facts: Facts) -> Reading:
     facts.add(series.rows(facts, name))
     note = f"only the first {lines:,} lines were searched for numbers with names" if lines > _LINES else None
     return Reading(lines, used, note)
+
+
+def _read_document(data: bytes, told: list[Told], name: str, facts: Facts) -> Reading:
+    series, lines = NumberSeries(), data.split(b"\n")
+    used = {one.line for one in told if series.add(one.name, one.unit, one.value, Place(one.line, lines[one.line - 1]))}
+    facts.add(series.rows(facts, name))
+    return Reading(len(lines) - (not lines[-1]), len(used), None)
 
 
 def _take(line: bytes, number: int, series: NumberSeries, table: tables.Table | None) -> bool:

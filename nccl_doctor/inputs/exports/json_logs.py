@@ -146,11 +146,11 @@ def document_rows(stream: Readable) -> Iterator[tuple[int, list[bytes]]]:
     text = data.decode("utf-8", "replace").removeprefix("\ufeff")
     found, values = _Found(), _Values(text)
     rows = oldest_first(_placed(found.records(values), text))
-    first = next(rows, None)
-    if first is None:
+    begun = list(itertools.islice(rows, 2))
+    if not begun or (len(begun) == 1 and not found.nulls and _is_remark(begun[0][1], text)):
         yield from raw(io.BytesIO(data))
         return
-    for number, record in itertools.chain([first], rows):
+    for number, record in itertools.chain(begun, rows):
         yield number, encoded(record)
     if _TEXT.match(text, values.end):
         above = text.count("\n", 0, values.end)
@@ -158,6 +158,11 @@ def document_rows(stream: Readable) -> Iterator[tuple[int, list[bytes]]]:
             yield above + number, [line]
     if found.nulls:
         raise _left_out(found.nulls)
+
+
+def _is_remark(record: Record, text: str) -> bool:
+    """Whether the one message of a document is a remark among results: without a time, one line, less than a twentieth of the text."""
+    return record.when is None and len(record.lines) == 1 and len(record.lines[0]) * _SHARE < len(text)
 
 
 class _Values:

@@ -10,6 +10,7 @@ from nccl_doctor.app import analyze
 from nccl_doctor.facts.store import Facts
 from nccl_doctor.facts.tables import Measure, PrintedNumber
 from nccl_doctor.formats.printed import printed_numbers
+from nccl_doctor.formats.printed.json_numbers import numbers_of_document
 from nccl_doctor.formats.printed.printed_numbers import numbers_of_line
 from nccl_doctor.formats.printed.units import kind_of
 
@@ -201,3 +202,45 @@ def test_a_log_of_reframe_tells_values_with_their_units() -> None:
     assert {"flops"} == set(rows)
     flops = rows["flops"]
     assert (2, 0.67, "Stream %tasks=1", 1.29) == (flops.n, flops.lowest, flops.lowest_label, flops.highest)
+
+
+_RESULTS = {
+    "timestamp": "2026-05-07T12:00:01Z",
+    "results": {
+        "health": {"status": "PASS", "message": "All devices answer", "gpus": [{"index": 0, "memory_total_gb": 79.2}]},
+        "matmul": {
+            "status": "FAIL", "metric_name": "tflops", "metric_value": 74.25, "metric_unit": "TFLOPS",
+            "by_size": [{"size": 4096, "time_ms": 2.0}, {"size": 8192, "time_ms": 16.0}],
+        },
+        "training": {"metric_name": "tokens_per_second", "metric_value": 331000.5, "metric_unit": "tokens/s"},
+    },
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("indent", [2, None])
+def test_a_document_of_results_names_its_measures(tmp_path: Path, indent: int | None) -> None:
+    path = tmp_path / "results.json"
+    path.write_text(json.dumps(_RESULTS, indent=indent) + "\n")
+    found = {row.name: (row.unit, row.n, row.highest) for row in analyze.analyze([str(path)])[1].rows(PrintedNumber)}
+    assert {
+        "matmul tflops (FAIL)": ("TFLOPS", 1, 74.25),
+        "by_size.time_ms": ("ms", 2, 16.0),
+        "training tokens_per_second": ("tokens/s", 1, 331000.5),
+    } == found
+
+
+def test_numbers_of_a_document_stand_on_the_lines_of_their_keys() -> None:
+    told = numbers_of_document(json.dumps({"a": {"latency_ms": 1.5}, "b": {"latency_ms": 2.5}}, indent=1).encode())
+    assert [("a.latency_ms", 3), ("b.latency_ms", 6)] == [(one.name, one.line) for one in told or []]
+
+
+def test_a_document_that_is_cut_off_is_read_line_by_line() -> None:
+    _, found = read(json.dumps(_RESULTS, indent=2)[:-9])
+    assert 2 == found["time_ms"].n
+
+
+def test_deep_and_broken_documents_give_nothing() -> None:
+    assert numbers_of_document(b"[" * 100_000) is None
+    assert numbers_of_document(b"3") is None
+    deep = b'{"a":' * 40 + b'{"time_ms": 1.0}' + b"}" * 40
+    assert [] == numbers_of_document(deep)
