@@ -38,7 +38,10 @@ _NODE_GROUPS = {  # groups of rules about nodes, and whether captures of a node 
     " WHERE NOT EXISTS (SELECT 1 FROM job WHERE has_nccl) AND NOT EXISTS (SELECT 1 FROM throughput_run) LIMIT 1",
 }
 # A rule about nodes speaks of a log whose messages name its fault.
-_NAMED_FAULTS = "SELECT DISTINCT fault FROM known_message WHERE fault IS NOT NULL"
+_NAMED_FAULTS = (
+    "SELECT DISTINCT fault FROM known_message WHERE fault IS NOT NULL"
+    " UNION SELECT 'link-flapping' FROM message WHERE kind IN ('link-down', 'bond-link-down')"
+)
 _LOGS = {"nccl-log", "job-log", "text"}  # kinds of inputs
 _OUTPUTS = _LOGS | {"training-steps", "nccl-tests"}
 _UNSEEN = {"start-up": "whether all ranks came up", "progress": "whether the job made progress", "end": "how it ended"}

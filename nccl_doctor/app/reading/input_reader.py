@@ -26,7 +26,7 @@ from nccl_doctor.inputs.streams import Readable, open_regular
 from nccl_doctor.inputs.text_lines import Joined, read_ahead, read_head
 from nccl_doctor.log import job_log, parallel
 from nccl_doctor.log.counts import BUDGETED, LogCounts
-from nccl_doctor.log.ranks.rank_progress import RankProgress
+from nccl_doctor.log.ranks.rank_progress import RankProgress, of_programs
 from nccl_doctor.log.readers.followed import GONE, Vanished
 
 UNREAD = "unread"  # the kind of inputs that nothing here reads
@@ -358,7 +358,7 @@ class InputReader:
         if source.name not in self._exports:
             text = log.head.decode("utf-8", "replace")
             self._sections += [(source.name, section) for section in conversions.sections(text)]
-        part = source.name, log.counts, log.tail
+        part = source.name, log.counts, of_programs(log.head, log.tail)
         self.logs.append(part)
         self.facts.add([row])
         self._parts[source.name] = _Part(source, row, tuple(format_ for format_, _ in inside[pieces:]), part)

@@ -31,6 +31,7 @@ _SHAPES = 300  # different shapes kept per label
 _MAX = 300  # characters of a line that make its shape
 _SHORTEST = 4  # characters of a line that count
 _MEMO = 10_000  # shapes remembered
+_REPORT, _REPORT_HEAD = b"Start of NVIDIA bug report log file", 300  # bytes in which it begins
 _HOSTS = 64  # without ranks, of which all that they printed is kept
 
 
@@ -59,6 +60,11 @@ class RankProgress(NamedTuple):
     def is_labelled(self) -> bool:
         """Whether a line says whose it is."""
         return any(label for label, _ in self.seen)
+
+
+def of_programs(head: bytes, progress: RankProgress) -> RankProgress:
+    """The progress in a log; none in the report of `nvidia-bug-report.sh`, whose `reg00: ` and ` 31: ` are no hosts and no tasks."""
+    return RankProgress({}, progress.lines) if _REPORT in head[:_REPORT_HEAD] else progress
 
 
 def collect(tail: bytes) -> RankProgress:
