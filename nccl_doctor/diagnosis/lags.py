@@ -82,8 +82,8 @@ def _if_clocks(lead: Lead) -> str:
     """What is assumed where one of the two clocks names UTC and the other no zone."""
     if lead.hours is None:
         return ""
-    apart = "the same" if lead.hours == 0 else f"{abs(lead.hours)} h apart"
-    return f" if both clocks are {apart}: one of the files names no time zone"
+    zone = "UTC" if lead.hours == 0 else f"{abs(lead.hours)} h away from UTC"
+    return f" if the times of the file that names no time zone are {zone}; the other file is in UTC"
 
 
 def duration(seconds: float) -> str:

@@ -212,10 +212,15 @@ VIEWS = (
             THEN 'note' ELSE k.severity END,
           CASE k.role WHEN 'echo' THEN iif(k.confidence = 'certain', 'likely', 'possible') ELSE k.confidence END,
           iif(k.role = 'echo', 'symptom', NULL), k.n, k.stamp, k.ref
-        FROM known_message k JOIN evidence e ON e.id = k.ref
+        FROM known_message k JOIN evidence e ON e.id = k.ref LEFT JOIN (
+          SELECT t.file, max(o.line) AS line FROM (SELECT file, ref FROM throughput_run UNION ALL SELECT file, ref FROM scalar) t
+          JOIN evidence o ON o.id = t.ref GROUP BY t.file
+        ) made ON made.file = e.file
         WHERE k.kind <> 'harmless'
           AND NOT (k.message = 'nccl-error-in' AND EXISTS (SELECT 1 FROM nccl_explained))
           AND NOT (k.severity = 'note' AND coalesce((SELECT in_order FROM job_end), 0))
+          -- what kept the processes from starting did not: the job ended in order, or made steps behind it
+          AND NOT (k.fault IS 'launch-failed' AND (coalesce((SELECT in_order FROM job_end), 0) OR coalesce(k.last_line < made.line, 0)))
         """,
     ),
     View(

@@ -73,3 +73,24 @@ def test_a_bug_report_is_of_no_hosts_and_ranks(tmp_path: Path) -> None:
     assert {"harmless"} == {row.kind for row in facts.rows(KnownMessage)}
     path.write_text(_REPORT.partition("***")[2])
     assert list(analyze([str(path)])[1].rows(Host))
+
+
+_CONDA = "CondaError: Run 'conda init' before 'conda activate'\n"
+_EPOCHS = "".join(f"epoch {n} | loss {3 - n / 10:.2f} | time 3.1s\n" for n in range(1, 6))
+
+
+def test_an_environment_that_the_job_did_without_is_no_finding(tmp_path: Path) -> None:
+    assert [] == _found(tmp_path, _CONDA + _EPOCHS)
+    assert [("launch-failed", "error")] == _found(tmp_path, _CONDA)
+
+
+def test_a_tool_that_collect_env_did_not_find_is_no_error(tmp_path: Path) -> None:
+    path = tmp_path / "env.log"
+    lines = (
+        "PyTorch version: 2.5.1+cu124",
+        "Clang version: Could not collect",
+        "CUDA runtime version: Could not collect",
+    )
+    path.write_text("\n".join(("Collecting environment information...", *lines, "Is CUDA available: True", "")))
+    report, _, _ = analyze([str(path)])
+    assert ("nothing-found", []) == (report.verdict, report.findings)

@@ -163,8 +163,16 @@ def test_a_clock_of_utc_and_one_without_a_zone_are_never_proof(hours: int, lag: 
 def test_what_depends_on_the_zone_says_so_and_explains_nothing_more(tmp_path: Path) -> None:
     event = journal(T0 - timedelta(hours=2, seconds=41), XID, "Z")
     report, _ = analyzed(tmp_path, job_log=[started("node01"), timeout(T0)], journal_txt=[event])
+    message = finding(report, "xid-79-off-bus").message
+    assert "if the times of the file that names no time zone are 2 h away from UTC; the other file is in UTC" in message
+
+
+def test_times_without_a_zone_may_be_those_of_utc(tmp_path: Path) -> None:
+    event = journal(T0 - timedelta(seconds=41), XID, "Z")
+    report, _ = analyzed(tmp_path, job_log=[started("node01"), timeout(T0)], journal_txt=[event])
     assert (
-        "if both clocks are 2 h apart: one of the files names no time zone" in finding(report, "xid-79-off-bus").message
+        "if the times of the file that names no time zone are UTC; the other"
+        in finding(report, "xid-79-off-bus").message
     )
 
 

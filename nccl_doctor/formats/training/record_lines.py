@@ -19,7 +19,17 @@ _LINE = compiled(
     rb":::(?:MLL|(?:MLP|NVLOG)v\d\.\d{1,2}\.\d{1,2} \S{1,80}) (\d{9,11}(?:\.\d{1,12})?|0\.0) "
     rb"(?:\([^()\n]{1,300}\) )?([^\s:(){}]{1,80})(?:: ([^\n]{1,20000}))?"
 )
+_REACHED = compiled(rb'"global_step" ?: ?(\d{1,12})')
 _decode = json.JSONDecoder().raw_decode
+
+
+def reached_step(head: bytes) -> tuple[float, tuple[bytes, int]] | None:
+    """The step that a `trainer_state.json` has reached, with its line and the number of that; None where its head names none."""
+    found = _REACHED.search(head)
+    if found is None:
+        return None
+    line = head[head.rfind(b"\n", 0, found.start()) + 1 :].partition(b"\n")[0].strip()
+    return float(found[1]), (line[:300], 1 + head.count(b"\n", 0, found.start()))
 
 
 def parse_record(literal: bytes, line: bytes) -> dict[str, Any] | None:

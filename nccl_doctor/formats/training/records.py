@@ -1,7 +1,4 @@
-"""Records that training libraries keep: MLPerf events and DLLogger lines in a log or file, `trainer_state.json` of the Hugging
-Face Trainer, `wandb-summary.json` and histories in JSON lines of Weights & Biases, mmengine, detectron2, MaxText and
-LLaMA-Factory.
-"""
+"""Records that training libraries keep: events of MLPerf and DLLogger, states, summaries and histories in JSON."""
 
 import json
 import re
@@ -23,6 +20,7 @@ from nccl_doctor.formats.training.record_lines import (
     SINGLE,
     SingleNumbers,
     parse_record,
+    reached_step,
     records_of,
 )
 from nccl_doctor.formats.training.record_ranks import of_ranks
@@ -78,7 +76,7 @@ def read_format(stream: Readable, name: str, facts: Facts) -> Reading:
     head = read_head(stream, _HEAD)
     stream = Joined(head, stream)
     if _TRAINER_STATE.match(head):
-        return reader.end(facts, *reader.trainer_state(stream))
+        return reader.end(facts, *reader.trainer_state(stream, reached_step(head)))
     lines = 0
     kept: list[bytes] | None = None  # of a file that is one JSON object
     for block in blocks(stream, _BLOCK):
@@ -350,7 +348,7 @@ class RecordReader:
                 self.series.summary("wandb", int(steps) + 1, seconds, speed_of(top), (text.encode()[:300], 1))
         return None
 
-    def trainer_state(self, stream: Readable) -> tuple[int, str | None]:
+    def trainer_state(self, stream: Readable, reached: tuple[float, Place] | None = None) -> tuple[int, str | None]:
         """Take `trainer_state.json`: the losses have no time, the last record has that of the whole run. Returns lines and a note."""
         batches = ArrayBatches(stream, "log_history")
         for values, text, first in batches:
@@ -366,6 +364,8 @@ class RecordReader:
                     own = {key: value for key, value in one.items() if key.startswith("train_")}
                     place = json.dumps(own)[:600].encode(), first + text.count("\n", 0, text.find('"train_runtime"'))
                     self.series.summary("hf-trainer", int(steps), seconds, speed, place)
+        if reached is not None:  # the last loss is of an earlier step
+            self.series.scalars.note_scalar("step", reached[0], *reached)
         read = f"; {self.understood:,} records before that were read" if self.understood else ""
         return batches.lines, f"is no complete JSON: {batches.problem}{read}" if batches.problem else None
 

@@ -78,6 +78,13 @@ def test_trainer_state_has_the_time_of_the_whole_run() -> None:
     assert numbers["step_time"] == pytest.approx(last["train_runtime"] / 180)
 
 
+def test_a_state_without_its_end_has_reached_more_steps_than_it_kept_losses_of() -> None:
+    kept = [{"epoch": 0.2 * n, "loss": 3.0 - n / 10, "step": 10 * n} for n in range(1, 5)]
+    text = json.dumps({"epoch": 1.0, "global_step": 46, "max_steps": 46, "log_history": kept}, indent=2)
+    facts, _ = read(text.encode())
+    assert 46 == max(row.last_step or 0 for row in facts.rows(Scalar))
+
+
 def test_histories_and_summaries_of_wandb() -> None:
     history = [{"loss": 1.0, "_step": n, "_timestamp": 1e9 + 2.5 * n, "_runtime": 2.5 * n} for n in range(0, 40, 2)]
     text = "".join(json.dumps(one) + "\n" for one in history).encode()
