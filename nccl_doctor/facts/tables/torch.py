@@ -112,7 +112,7 @@ class ProfileSum(NamedTuple):
     """A row of `nsys stats`, of nvprof's summary or of a table of torch.profiler: communication and copies, of others the 20 longest."""
 
     file: str
-    tool: str  # nsys, nvprof, torch.profiler
+    tool: str  # nsys, nvprof, torch.profiler, also `torch.profiler (longest of 3 tables)` of a file with several
     report: str  # kernels, copies, api, ranges
     kind: str  # communication, compute, copy, memset, other
     name: str

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterator
+from operator import itemgetter
 from typing import NamedTuple
 
 from nccl_doctor.facts.store import Facts
@@ -34,7 +35,9 @@ class _Row(NamedTuple):
 
 
 def read_format(stream: Readable, name: str, facts: Facts) -> Reading:
-    """Read all tables of a file.
+    """Read the table of a file whose operators took longest on the device.
+
+    Several tables are one profile in other orders, or profiles of other ranks and steps, whose sum is the time of nothing.
 
     Source: `torch/autograd/profiler_util.py`; of a GPU, an XPU or another device::
 
@@ -45,17 +48,20 @@ def read_format(stream: Readable, name: str, facts: Facts) -> Reading:
     facts.mark_covered("profile_sum", "profile_share")
     titles: list[str] = []
     rows: list[_Row] = []
-    understood = number = 0
+    understood = number = tables = 0
+    longest: tuple[float, list[_Row]] = 0.0, []
     for number, _, line in plain_lines(stream):
         cells = _CELLS.split(line.strip())
         if cells[-1] == "# of Calls" or (cells[0] == "Name" and "# of Calls" in cells):
             titles, rows = cells, []
         elif titles and (total := _TOTAL.search(line)) is not None:
-            facts.add(_facts(facts, name, rows, float(total[1]) * _MS[total[2]]))
-            understood += len(rows) + 1
+            longest = max(longest, (float(total[1]) * _MS[total[2]], rows), key=itemgetter(0))
+            understood, tables = understood + len(rows) + 1, tables + 1
             titles = []
         elif len(cells) == len(titles) and len(rows) < _MOST and (row := _row(titles, cells, number, line)) is not None:
             rows.append(row)
+    tool = TOOL if tables < 2 else f"{TOOL} (longest of {tables:,} tables)"
+    facts.add(_facts(facts, name, tool, longest[1], longest[0]))
     return Reading(number, understood)
 
 
@@ -68,7 +74,9 @@ def _row(titles: list[str], cells: list[str], number: int, line: str) -> _Row | 
     return _Row(cells[0], int(calls), float(found[1]) * _MS[found[2]], number, line.strip())
 
 
-def _facts(facts: Facts, file: str, rows: list[_Row], total: float) -> Iterator[ProfileShare | ProfileSum]:
+def _facts(
+    facts: Facts, file: str, tool: str, rows: list[_Row], total: float
+) -> Iterator[ProfileShare | ProfileSum]:
     """Kernels of communication, and all others: a table shows the longest rows, and its last line the sum of all."""
     own = [row for row in rows if is_communication(row.name)]
     kernels = [row for row in own if _KERNEL.search(row.name)] or own
@@ -80,7 +88,7 @@ def _facts(facts: Facts, file: str, rows: list[_Row], total: float) -> Iterator[
         if of:
             longest = max(of, key=lambda row: row.time)
             ref = facts.evidence(file, longest.number, longest.line)
-            yield ProfileShare(file, TOOL, "kernels", kind, len(of), sum(row.calls for row in of), time, ref)
+            yield ProfileShare(file, tool, "kernels", kind, len(of), sum(row.calls for row in of), time, ref)
     others = sorted((row for row in rows if row not in own and not _SPAN.search(row.name)), key=lambda row: -row.time)[
         :_OTHERS
     ]
@@ -90,4 +98,4 @@ def _facts(facts: Facts, file: str, rows: list[_Row], total: float) -> Iterator[
     ]:
         ref = facts.evidence(file, row.number, row.line)
         share = 100 * row.time / total
-        yield ProfileSum(file, TOOL, "kernels", kind, row.name, row.calls, row.time, share, None, ref)
+        yield ProfileSum(file, tool, "kernels", kind, row.name, row.calls, row.time, share, None, ref)

@@ -41,3 +41,13 @@ def test_the_report_tells_the_time_and_the_longest_kernel() -> None:
     _, facts, _ = analyze.analyze([str(TABLE)])
     (shows,) = [row.shows for row in facts.rows(Captured) if row.kind == "profile"]
     assert shows.startswith("torch.profiler summary of kernels: 1 s, 54.8 % compute, 45.2 % communication, longest ")
+
+
+def test_of_several_tables_the_longest_counts(tmp_path: Path) -> None:
+    text = TABLE.read_text()
+    path = tmp_path / "profile.txt"
+    path.write_text(text + "step 20\n" + text)
+    assert shares(TABLE) == shares(path)
+    _, facts, _ = analyze.analyze([str(path)])
+    (shows,) = [row.shows for row in facts.rows(Captured) if row.kind == "profile"]
+    assert shows.startswith("torch.profiler (longest of 2 tables) summary of kernels: 1 s, 54.8 % compute")
