@@ -213,7 +213,12 @@ def _panels(facts: Facts) -> Iterator[Clause]:
         yield f"Grafana: {series:,} series of {counted(files, 'panel')}", ref
 
 
-_LISTS = {"nvidia-smi": "nvidia-smi -L", "dcgmi": "dcgmi discovery", "nvidia-smi mig": "nvidia-smi mig"}
+_LISTS = {
+    "nvidia-smi": "nvidia-smi -L",
+    "dcgmi": "dcgmi discovery",
+    "nvidia-smi mig": "nvidia-smi mig",
+    "rocminfo": "rocminfo",
+}
 
 
 def _gpu_lists(facts: Facts) -> Iterator[Clause]:

@@ -118,11 +118,11 @@ class GpuProcess(NamedTuple):
 
 
 class ListedGpu(NamedTuple):
-    """A GPU in a list of those of a node: `nvidia-smi -L`, `dcgmi discovery -l`, `nvidia-smi mig -lgi`."""
+    """A GPU in a list of those of a node: `nvidia-smi -L`, `dcgmi discovery -l`, `nvidia-smi mig -lgi`, `rocminfo`."""
 
     host: str | None
     file: str
-    tool: str  # nvidia-smi, dcgmi, nvidia-smi mig
+    tool: str  # nvidia-smi, dcgmi, nvidia-smi mig, rocminfo
     gpu: int  # its number on the node
     uuid: str | None
     pci: str | None  # 00000000:19:00.0

@@ -226,7 +226,7 @@ class Gids(Section):
 class PeerAccess(Section):
     """`nvidia-smi topo -p2p r`: OK, or why not, for each pair of GPUs."""
 
-    BEGINS = re.compile(r"\s+GPU0(?:\s+GPU\d{1,3})*\s*$")
+    BEGINS = re.compile(r"(?:\s+GPU0|GPU0\s+GPU1)(?:\s+GPU\d{1,3})*\s*$")
     _ROW = re.compile(r"\s{0,4}GPU(\d{1,3})((?:\s+(?:X|OK|CNS|GNS|TNS|NS|DR|U)){1,256})\s*$")
     _CODES: ClassVar = {"OK": 0, "CNS": 1, "GNS": 2, "TNS": 3, "DR": 4, "NS": 5, "U": 6}  # nvmlGpuP2PStatus_t
 

@@ -191,7 +191,7 @@ FORMATS = (
         "gpu-list",
         "gpu_list",
         tables=("listed_gpu",),
-        inside=(b"(UUID: GPU-", b"| GPU ID | Device Information", b"| GPU instances: "),
+        inside=(b"(UUID: GPU-", b"| GPU ID | Device Information", b"| GPU instances: ", b"HSA System Attributes"),
         reach=4 << 20,
     ),
 )

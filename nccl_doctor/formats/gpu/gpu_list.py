@@ -1,6 +1,9 @@
-"""Lists of the GPUs of a node: `nvidia-smi -L`, `dcgmi discovery -l`, and the instances of divided GPUs in `nvidia-smi mig -lgi`."""
+"""Lists of the GPUs of a node: `nvidia-smi -L`, `dcgmi discovery -l`, `rocminfo`, and the instances of divided GPUs in
+`nvidia-smi mig -lgi`.
+"""
 
 import re
+from collections import defaultdict
 
 from nccl_doctor.facts.store import Facts
 from nccl_doctor.facts.tables import ListedGpu
@@ -17,6 +20,9 @@ _DISCOVERED = re.compile(
 )
 _INSTANCE = re.compile(
     r"\| {2,4}(?P<gpu>\d{1,3}) {2}MIG (?P<profile>\d\S{1,20}) +\d{1,3} +\d{1,3} +\d{1,2}:\d{1,2} +\|"
+)
+_AGENT = re.compile(
+    r"Agent \d{1,3} *$|  (?P<key>Name|Uuid|Marketing Name|Device Type|BDFID): +(?P<value>\S.{0,80}?) *$"
 )
 _Key = tuple[str | None, str, int]  # host, tool, GPU
 
@@ -38,6 +44,34 @@ class _Gpu:
         self.uuid = found.get("uuid") or self.uuid
 
 
+class _Agents:
+    """The agents of `rocminfo` of one host: processors, and GPUs, whose number is their place among GPUs."""
+
+    def __init__(self) -> None:
+        self.gpus = 0
+        self._of: dict[str, str] = {}  # what the lines of the agent say so far
+
+    def take(self, found: re.Match[str]) -> tuple[int, dict[str, str | None]] | None:
+        """Number and fields of a GPU of which a line tells something; None for other lines."""
+        key, value = found["key"], found["value"]
+        if key is None:
+            self._of = {}
+            return None
+        if key == "BDFID":  # bus, device and function of a GPU, behind its type
+            is_known = self._of.get("Device Type") == "GPU" and value.isdecimal() and len(value) < 9
+            number = int(value) if is_known else 0
+            pci = f"{number >> 8:02x}:{number >> 3 & 31:02x}.{number & 7}"
+            return (self.gpus - 1, {"pci": pci}) if is_known else None
+        if key in self._of:  # of the instruction sets, which have names too
+            return None
+        self._of[key] = value
+        if key != "Device Type" or value != "GPU":
+            return None
+        self.gpus += 1
+        model, uuid = self._of.get("Marketing Name") or self._of.get("Name"), self._of.get("Uuid")
+        return self.gpus - 1, {"model": model, "uuid": uuid}
+
+
 def read_format(stream: Readable, name: str, facts: Facts) -> Reading:
     """Read every list, of one node or many behind prefixes.
 
@@ -46,12 +80,19 @@ def read_format(stream: Readable, name: str, facts: Facts) -> Reading:
         GPU 0: NVIDIA H100 80GB HBM3 (UUID: GPU-0f9a1c32-…)
         | 0      | Name: NVIDIA H100 80GB HBM3                                          |
         |   0  MIG 1g.10gb         19       13          6:1     |
+
+    `rocminfo` of ROCm (`rocminfo.cc`)::
+
+          Marketing Name:          AMD Instinct MI250X
+          Device Type:             GPU
     """
+    agents: defaultdict[str | None, _Agents] = defaultdict(_Agents)
     gpus: dict[_Key, _Gpu] = {}
     last: dict[str | None, _Key] = {}  # the GPU that further lines of a host are about
     number = used = 0
     for number, label, text in plain_lines(stream):
         host = label.host
+        fields: dict[str, str | None] | None = None
         if (found := _GPU.match(text)) is not None:
             key = host, "nvidia-smi", int(found["gpu"])
         elif (found := _DEVICE.match(text)) is not None and host in last:
@@ -62,6 +103,10 @@ def read_format(stream: Readable, name: str, facts: Facts) -> Reading:
             key = (host, "dcgmi", int(found["gpu"])) if found["gpu"] is not None else last[host]
         elif (found := _INSTANCE.match(text)) is not None:
             key = host, "nvidia-smi mig", int(found["gpu"])
+        elif (found := _AGENT.match(text)) is not None:
+            if (told := agents[host].take(found)) is None:
+                continue
+            key, fields = (host, "rocminfo", told[0]), told[1]
         else:
             continue
         used += 1
@@ -70,9 +115,10 @@ def read_format(stream: Readable, name: str, facts: Facts) -> Reading:
         if gpu is None and len(gpus) < _MOST:
             gpu = gpus[key] = _Gpu(number, text)
         if gpu is not None:
-            fields = found.groupdict()
+            fields = found.groupdict() if fields is None else fields
             gpu.add(fields)
-            gpu.profiles += [fields["profile"]] if fields.get("profile") and len(gpu.profiles) < 64 else []
+            profile = fields.get("profile")
+            gpu.profiles += [profile] if profile and len(gpu.profiles) < 64 else []
     facts.mark_covered("listed_gpu")
     facts.add(
         ListedGpu(

@@ -74,9 +74,7 @@ def _row(titles: list[str], cells: list[str], number: int, line: str) -> _Row | 
     return _Row(cells[0], int(calls), float(found[1]) * _MS[found[2]], number, line.strip())
 
 
-def _facts(
-    facts: Facts, file: str, tool: str, rows: list[_Row], total: float
-) -> Iterator[ProfileShare | ProfileSum]:
+def _facts(facts: Facts, file: str, tool: str, rows: list[_Row], total: float) -> Iterator[ProfileShare | ProfileSum]:
     """Kernels of communication, and all others: a table shows the longest rows, and its last line the sum of all."""
     own = [row for row in rows if is_communication(row.name)]
     kernels = [row for row in own if _KERNEL.search(row.name)] or own

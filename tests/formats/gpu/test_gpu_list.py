@@ -59,3 +59,39 @@ def test_the_node_with_a_gpu_less_is_named() -> None:
     )
     found = report_of(analyze.read_text(text)).findings
     assert [("gpus-listed-fewer", "node2")] == [(finding.name, finding.hosts) for finding in found]
+
+
+_AGENTS = """HSA System Attributes
+Agent 1
+  Name:                    AMD EPYC 9654 96-Core Processor
+  Uuid:                    CPU-XX
+  Marketing Name:          AMD EPYC 9654 96-Core Processor
+  Device Type:             CPU
+  BDFID:                   0
+Agent 2
+  Name:                    gfx942
+  Uuid:                    GPU-0a1b2c3d4e5f6071
+  Marketing Name:          AMD Instinct MI300X
+  Device Type:             GPU
+  BDFID:                   1296
+  ISA Info:
+    Name:                    amdgcn-amd-amdhsa--gfx942:sramecc+:xnack-
+Agent 3
+  Name:                    gfx942
+  Uuid:                    GPU-0a1b2c3d4e5f6072
+  Device Type:             GPU
+  BDFID:                   9480
+"""
+
+
+def test_agents_of_rocminfo() -> None:
+    facts = analyze.read_text(_AGENTS)
+    assert [
+        (None, "rocminfo", 0, "GPU-0a1b2c3d4e5f6071", "05:02.0", "AMD Instinct MI300X", 0, None),
+        (None, "rocminfo", 1, "GPU-0a1b2c3d4e5f6072", "25:01.0", "gfx942", 0, None),
+    ] == facts.query(LISTED)
+
+
+def test_pairs_of_gpus_where_the_title_is_underlined() -> None:
+    text = "\x1b[4mGPU0\tGPU1\x1b[0m\n GPU0\tX\tOK\n GPU1\tOK\tX\n\nLegend:\n\n  OK   = Status Ok\n  CNS  = Chipset not supported\n"
+    assert [(0, 1, 0), (1, 0, 0)] == analyze.read_text(text).query("SELECT gpu, peer, read FROM gpu_pair")
