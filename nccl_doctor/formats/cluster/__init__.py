@@ -48,7 +48,7 @@ FORMATS = (
             rb"|\s{0,100}\"(?:jobs|nodes)\"\s{0,100}:\s{0,100}\[\s{0,100}(?:\][^\[]{0,4000}\"openapi\\?/(?:v0|slurmctld)"
             rb"|\{[^\[\]]{0,4000}\"(?:job_state|accrue_time|batch_flag|array_job_id|architecture|boards|cpu_binding|state_flags)\"))"
         ),
-        after=("slurm-json",),
+        after=("slurm-json", "slurm-controller"),
     ),
     Format(
         "kube-nodes-json",
@@ -99,7 +99,10 @@ FORMATS = (
         "slurm-controller",
         "sdiag",
         tables=("host_number",),
-        begins=compiled(rb"\A(?:\$ [^\n]{0,200}\n)?\*{40,80}\s?\nsdiag output at "),
+        begins=compiled(
+            rb"\A(?:\$ [^\n]{0,200}\n)?\*{40,80}\s?\nsdiag output at "
+            rb"|\A(?:\xef\xbb\xbf)?\s{0,100}\{(?=[\s\S]{0,8000}?\"server_thread_count\"\s{0,4}:)(?=[\s\S]{0,8000}?\"agent_queue_size\"\s{0,4}:)"
+        ),
         inside=(b"\nsdiag output at ",),
         reach=1 << 20,
     ),

@@ -1,13 +1,15 @@
 """What `sdiag` prints of Slurm's controller: its queues, how long it takes to schedule, and who asks it most."""
 
+import json
 import re
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from nccl_doctor.facts.store import Facts
 from nccl_doctor.facts.tables import HostNumber
 from nccl_doctor.formats.declaration import Reading
+from nccl_doctor.formats.json_numbers import finite
 from nccl_doctor.inputs.streams import Readable
-from nccl_doctor.inputs.text_lines import plain_batches
+from nccl_doctor.inputs.text_lines import Joined, plain_batches, read_head
 
 COMMAND = "sdiag"
 _FIELD = re.compile(r"\s{0,8}(?P<title>[A-Z][\w ()]{2,60}):\s{0,20}(?P<value>\d{1,15})\s*$")
@@ -31,6 +33,18 @@ _KEPT = {
     ("", "Agent queue size"): ("messages for nodes", "", 1.0),
     ("", "Server thread count"): ("threads", "", 1.0),
 }
+# the same in JSON
+_KEYS = {
+    "jobs_pending": ("", "Jobs pending"),
+    "jobs_running": ("", "Jobs running"),
+    "schedule_cycle_mean": ("main", "Mean cycle"),
+    "schedule_cycle_max": ("main", "Max cycle"),
+    "bf_cycle_mean": ("backfill", "Mean cycle"),
+    "dbd_agent_queue_size": ("", "DBD Agent queue size"),
+    "agent_queue_size": ("", "Agent queue size"),
+    "server_thread_count": ("", "Server thread count"),
+}
+_DOCUMENT = 4 << 20  # bytes of one report in JSON
 
 
 class _Number(NamedTuple):
@@ -48,7 +62,15 @@ def read_format(stream: Readable, name: str, facts: Facts) -> Reading:
         DBD Agent queue size: 0
         Main schedule statistics (microseconds):
         \tMean cycle:   41231
+
+    `sdiag --json` and slurmrestd (`/slurm/v0.0.40/diag`)::
+
+        {"statistics": {"server_thread_count": 3, "dbd_agent_queue_size": 0, "schedule_cycle_mean": 41231, …}}
     """
+    head = read_head(stream, 1 << 12)
+    if head.lstrip(b"\xef\xbb\xbf \t\r\n").startswith(b"{"):
+        return _read_document(head + read_head(stream, _DOCUMENT - len(head)), name, facts)
+    stream = Joined(head, stream)
     kept: dict[str, tuple[str, _Number]] = {}
     users: dict[str, _Number] = {}
     part, lines, used = "", 0, 0
@@ -77,6 +99,41 @@ def read_format(stream: Readable, name: str, facts: Facts) -> Reading:
             used += 1
     if not kept:
         return Reading(lines, 0)
+    _add(facts, name, kept, users)
+    return Reading(lines, used)
+
+
+def _read_document(data: bytes, name: str, facts: Facts) -> Reading:
+    """Read a report in JSON."""
+    lines = data.splitlines()
+    try:
+        told: Any = json.loads(data).get("statistics")
+    except (ValueError, RecursionError, AttributeError):
+        return Reading(len(lines), 0, "is no complete JSON")
+    if not isinstance(told, dict):
+        return Reading(len(lines), 0)
+    places = {line.split(b'"', 2)[1]: number for number, line in enumerate(lines, 1) if line.count(b'"') >= 2}
+
+    def found(key: str, value: float) -> _Number:
+        number = places.get(key.encode(), 1)
+        return _Number(value, number, lines[number - 1][:300].decode("utf-8", "replace"))
+
+    kept: dict[str, tuple[str, _Number]] = {}
+    for key, at in _KEYS.items():
+        title, unit, divisor = _KEPT[at]
+        if (value := finite(told.get(key))) is not None:
+            kept[title] = unit, found(key, value / divisor)
+    users: dict[str, _Number] = {}
+    asked = told.get("rpcs_by_user")
+    for one in asked if isinstance(asked, list) else ():
+        if isinstance(one, dict) and (total := finite(one.get("total_time"))) is not None:
+            users[str(one.get("user"))[:60]] = found("rpcs_by_user", total / 1e6)
+    if kept:
+        _add(facts, name, kept, users)
+    return Reading(len(lines), len(kept) + len(users))
+
+
+def _add(facts: Facts, name: str, kept: dict[str, tuple[str, _Number]], users: dict[str, _Number]) -> None:
     busiest = max(users, key=lambda user: users[user].value, default=None)
     order = [title for title, _, _ in _KEPT.values() if title in kept]
     rows = [(title, *kept[title]) for title in order[:3]]
@@ -88,4 +145,3 @@ def read_format(stream: Readable, name: str, facts: Facts) -> Reading:
         HostNumber(None, name, COMMAND, title, of.value, unit, facts.evidence(name, of.number, of.line.strip()))
         for title, unit, of in rows
     )
-    return Reading(lines, used)

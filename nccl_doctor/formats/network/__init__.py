@@ -49,7 +49,7 @@ FORMATS = (
         tables=("link_counter", "ib_port"),
         begins=compiled(
             rb"\A(?:\xef\xbb\xbf)?(?=# (?:HELP|TYPE) |node_)"
-            rb"(?:[^\n]{0,2000}\n){0,2000}?(?:# (?:HELP|TYPE) )?node_(?:network|infiniband|cpu|uname)_\w{2,60}[ {]"
+            rb"(?:[^\n]{0,2000}\n){0,2000}?(?:# (?:HELP|TYPE) )?node_(?:network|infiniband|cpu|uname|arp|boot|disk|edac)_\w{2,60}[ {]"
             rb"|\A\s{0,200}\{\s{0,20}\"status\" ?: ?\"success\",(?=[\s\S]{0,60000}?\"__name__\" ?: ?\"node_(?:network|infiniband)_)"
         ),
         after=("gpu-metrics",),

@@ -123,7 +123,8 @@ def numbers_of_line(line: bytes) -> Iterator[tuple[str, str, float]]:
 def _name(before: bytes) -> str:
     """The name of a number: the words in front of it, without time stamps, labels and numbers of steps."""
     before = _SOURCE.sub(b" ", before).rstrip(b" \t:=\"'~")
-    at = max(before.rfind(one) for one in (b",", b";", b"|", b"(")) + 1
+    whole = before.rfind(b"(") if before.endswith(b")") else len(before)  # `Throughput (in TFLOP/s): ` is one name
+    at = max(before.rfind(one, 0, max(whole, 0)) for one in (b",", b";", b"|", b"(")) + 1
     while (front := _FRONT.match(before, at)) is not None:
         at = front.end()
     text = before[at:].decode("utf-8", "replace").rpartition(": ")[2]

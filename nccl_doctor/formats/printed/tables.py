@@ -1,5 +1,6 @@
 """Tables whose columns have titles: with commas, or with a column that names the units."""
 
+import csv
 from collections.abc import Sequence
 
 from nccl_doctor.common.expressions import compiled
@@ -61,7 +62,7 @@ class _Commas(Table):
         self._width, self._label = len(titles), label
 
     def take(self, line: bytes, at: int, series: NumberSeries) -> bool:
-        cells = line.decode("utf-8", "replace").rstrip("\r").split(",")
+        cells = _between_commas(line)
         if len(cells) != self._width:
             return False
         label = cells[self._label].strip()[:80] if self._label is not None else None
@@ -135,10 +136,7 @@ def recognise(head: bytes) -> Table | None:
             titles = [cell.lower() for cell in _cells(line, bars=bars)]
             if _is_title(titles):
                 return _Units(titles, bars)
-    rows = [
-        line.decode("utf-8", "replace").rstrip("\r").split(",")
-        for line in lines[: _LINES if len(lines) > _LINES else -1]
-    ]
+    rows = [_between_commas(line) for line in lines[: _LINES if len(lines) > _LINES else -1]]
     rows = [row for row in rows if row != [""]]
     if len(rows) <= _ROWS or not 2 <= len(rows[0]) <= _COLUMNS or len({len(row) for row in rows}) > 1:
         return None
@@ -153,6 +151,17 @@ def recognise(head: bytes) -> Table | None:
     ]
     label = next((index for index, is_number in enumerate(numeric) if not is_number), None)
     return _Commas(titles, columns, label) if columns else None
+
+
+def _between_commas(line: bytes) -> list[str]:
+    """The cells of a row; one in quotes may hold commas."""
+    text = line.decode("utf-8", "replace").rstrip("\r")
+    if '"' not in text or len(text) > _LONGEST:
+        return text.split(",")
+    try:
+        return next(csv.reader([text]), [])
+    except csv.Error:
+        return text.split(",")
 
 
 def _readings(row: Sequence[str]) -> bool:

@@ -34,7 +34,8 @@ _SECONDS = {
 }  # fmt: skip
 _MORE = frozenset({"s/it", "ms/it", "s/iter", "ms/iter", "s/step", "ms/step", "s/batch", "ms/batch", "s/epoch"})
 _RATE_NAME = compiled(
-    r"(?i)throughput|bandwidth|algbw|busbw|(?<![a-z])(?:fps|qps|iops|speed|ips|t?flops)(?![a-z])|(?:per|/)[_ ]?s(?:ec(?:ond)?)?(?![a-z])"
+    r"(?i)throughput|bandwidth|(?:alg|bus)_?bw|"
+    r"(?<![a-z])(?:fps|qps|iops|speed|ips|t?flops)(?![a-z])|(?:per|/)[_ ]?s(?:ec(?:ond)?)?(?![a-z])"
 )
 _TIME_NAME = compiled(
     r"(?i)latenc|elapsed|duration|(?<![a-z])(?:time|times|ttft|tpot|itl|runtime|walltime)(?![a-z])|_(?:ms|us|ns|s|sec|secs|seconds)\Z"

@@ -1,6 +1,8 @@
 """What `sdiag` tells of Slurm's controller."""
 
 import io
+import json
+from pathlib import Path
 
 from helpers.places import FIXTURES
 
@@ -35,3 +37,23 @@ def test_of_several_reports_the_highest_counts() -> None:
 def test_damage_is_survived() -> None:
     assert {} == numbers("sdiag output at \n" + "x: " * 3000 + "\nJobs running: " + "9" * 400 + "\n")
     assert numbers(REPORT[: len(REPORT) // 2])
+
+
+def test_the_same_in_json(tmp_path: Path) -> None:
+    told = {
+        "parts_packed": 1, "server_thread_count": 3, "agent_queue_size": 0, "dbd_agent_queue_size": 20, "jobs_pending": 7,
+        "jobs_running": 4, "schedule_cycle_mean": 41000, "rpcs_by_user": [{"user": "mira", "total_time": 2500000}],
+    }  # fmt: skip
+    path = tmp_path / "diag.json"
+    path.write_text(json.dumps({"statistics": told, "errors": []}, indent=2))
+    facts, _ = analyze.read_facts([str(path)])
+    assert {
+        "jobs waiting": 7, "jobs running": 4, "mean scheduling cycle": 41, "requests of mira": 2.5, "messages for slurmdbd": 20,
+        "messages for nodes": 0, "threads": 3,
+    } == {row.name: row.value for row in facts.rows(HostNumber)}  # fmt: skip
+
+
+def test_broken_json_is_said() -> None:
+    facts = Facts()
+    reading = sdiag.read_format(io.BytesIO(b'{"statistics": {"server_thread_count": 3,'), "diag.json", facts)
+    assert ("is no complete JSON", []) == (reading.note, list(facts.rows(HostNumber)))

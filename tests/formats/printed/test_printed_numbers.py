@@ -32,6 +32,7 @@ def read(text: str) -> tuple[Facts, dict[str, PrintedNumber]]:
             "[2] worker: Elapsed time per call of all_reduce : 0.00008)",
             [("Elapsed time per call of all_reduce", "", 0.00008)],
         ),
+        ("MLP throughput (in TFLOP/s): 234.186", [("MLP throughput (in TFLOP/s)", "", 234.186)]),
         ("Latency of step 7: 1.25 ms", [("Latency of step", "ms", 1.25)]),
         ("[11/02/2026-09:17:09] [I] median: 0.75 ms", [("median", "ms", 0.75)]),
         ("Training perf is: 97.5 FPS", [("Training perf", "FPS", 97.5)]),
@@ -244,3 +245,11 @@ def test_deep_and_broken_documents_give_nothing() -> None:
     assert numbers_of_document(b"3") is None
     deep = b'{"a":' * 40 + b'{"time_ms": 1.0}' + b"}" * 40
     assert [] == numbers_of_document(deep)
+
+
+def test_cells_in_quotes_may_hold_commas(tmp_path: Path) -> None:
+    rows = "".join(f'run{n}.log,all_reduce,"node[001,00{n}]",{10.5 + n}\n' for n in range(1, 7))
+    path = tmp_path / "summary.csv"
+    path.write_text("file,test,nodes,avg_bus_bw_GBs\n" + rows)
+    (row,) = analyze.analyze([str(path)])[1].rows(PrintedNumber)
+    assert ("avg_bus_bw_GBs", 6, 11.5, "run1.log") == (row.name, row.n, row.lowest, row.lowest_label)
