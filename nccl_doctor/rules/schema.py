@@ -21,7 +21,7 @@ NODE = "node-"  # groups of rules about a node itself; `preflight` reads no othe
 _ID = re.compile(r"[A-Z]{2,6}\d{3}")
 NAME = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
 MARK = "FILL IN"  # what `rules new` leaves to the author
-_SET_BY_LOADER = ("group", "path", "decided", "row_sources", "examples", "is_shipped")
+SET_BY_LOADER = ("group", "path", "decided", "row_sources", "examples", "is_shipped")
 OVERRIDES = {"severity": SEVERITIES, "confidence": CONFIDENCES, "role": ROLES, "action": ACTIONS}
 Scalar = str | int | float | bool
 
@@ -122,7 +122,7 @@ def with_examples_as_text(data: Mapping[str, Any]) -> dict[str, Any]:
 def _shape_problems(data: Mapping[str, Any], shape: type[Rule] | type[Example]) -> Iterator[str]:
     """Keys that are unknown, missing or of the wrong type."""
     types = get_type_hints(shape) | ({"example": list[Example]} if shape is Rule else {})
-    known = {name: type_ for name, type_ in types.items() if name not in _SET_BY_LOADER}
+    known = {name: type_ for name, type_ in types.items() if name not in SET_BY_LOADER}
     needed = {key.name for key in fields(shape) if key.default is MISSING and key.default_factory is MISSING}
     for name in sorted(set(data) - set(known)):
         yield f"unknown key {name[:40]!r}"
