@@ -38,7 +38,7 @@ class StepLimit:
 
     def __init__(self, steps: int) -> None:
         self.exceeded = ""
-        self.interrupt: KeyboardInterrupt | None = None
+        self.interrupt: KeyboardInterrupt | SystemExit | None = None
         self.on_main_thread = threading.current_thread() is threading.main_thread()
         self._steps = steps
         self._left = steps
@@ -101,7 +101,7 @@ class _Watch:
         if number in ENDING:
             try:
                 self._old[number](number, frame)
-            except KeyboardInterrupt as interrupt:
+            except (KeyboardInterrupt, SystemExit) as interrupt:
                 if self.limit is not None:
                     self.limit.interrupt = interrupt
                 raise

@@ -3,6 +3,7 @@
 import signal
 import threading
 from contextlib import suppress
+from functools import partial
 
 import pytest
 
@@ -66,7 +67,15 @@ def _interrupted() -> None:
         signal.raise_signal(signal.SIGINT)
 
 
-def test_signals_are_noted_once_around_many_queries(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("ending", [KeyboardInterrupt(), SystemExit(3)], ids=["interrupt", "exit"])
+def test_signals_are_noted_once_around_many_queries(
+    ending: BaseException, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
+) -> None:
+    def end(number: int, _: object) -> None:
+        assert number == signal.SIGINT
+        raise ending
+
+    request.addfinalizer(partial(signal.signal, signal.SIGINT, signal.signal(signal.SIGINT, end)))
     monkeypatch.setattr(guard, "STUCK_SECONDS", 0.2)
     before = {number: signal.getsignal(number) for number in (signal.SIGPROF, *guard.ENDING)}
     with guard.signals_noted():
@@ -76,6 +85,6 @@ def test_signals_are_noted_once_around_many_queries(monkeypatch: pytest.MonkeyPa
         assert [(1,)] == Facts().sql("SELECT 1")[1]
         assert noting == signal.getsignal(signal.SIGPROF)
         signal.raise_signal(signal.SIGPROF)  # late: no query runs
-        with pytest.raises(KeyboardInterrupt):
+        with pytest.raises(type(ending)):
             _interrupted()
     assert before == {number: signal.getsignal(number) for number in before}

@@ -8,6 +8,7 @@ runs another version, is read here.
 import atexit
 import logging
 import pickle
+import signal
 from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from multiprocessing import active_children
@@ -85,8 +86,12 @@ def _started(where: str, say: Callable[[str], None], open_: ExitStack) -> Any:
         raise ValueError(f"{kind}:N starts 1 to {MOST:,} workers")
     if kind == "local":
         return _local(workers, open_)
+    on_interrupt = signal.getsignal(signal.SIGINT)
     from nccl_doctor.log.readers import slurm_workers
 
+    signal.signal(
+        signal.SIGINT, on_interrupt
+    )  # dask_jobqueue sets one of its own when it is imported, which ends with status 0
     return slurm_workers.started(workers, say)
 
 

@@ -2,6 +2,8 @@
 
 import gzip
 import os
+import signal
+import subprocess
 import sys
 from collections.abc import Iterator
 from functools import partial
@@ -21,12 +23,14 @@ from nccl_doctor.log.readers import cluster
 from nccl_doctor.reporters import render
 from nccl_doctor.simulate import FAULTS, Spec, fit, write_log
 
+ON_INTERRUPT = signal.getsignal(signal.SIGINT)
 try:
     import dask
     import dask_jobqueue  # noqa: F401
     import distributed  # noqa: F401
 except ImportError:
     pytest.skip("the extra `cluster` is not installed: pip install 'nccl-doctor[cluster]'", allow_module_level=True)
+signal.signal(signal.SIGINT, ON_INTERRUPT)  # importing dask_jobqueue sets another one
 
 SAID: list[str] = []
 
@@ -202,3 +206,16 @@ def test_jobs_that_slurm_refuses_are_told_and_the_others_read(
         assert ["nccl-doctor-"] == [path.name[:12] for path in scratch.iterdir()]
     until(lambda: not list(scratch.iterdir()))  # the job has removed what its worker kept
     assert "1 of 2 jobs were refused: QOSMaxSubmitJobPerUserLimit" == SAID[0]
+
+
+def test_ctrl_c_does_what_it_did_before_slurm_was_asked(tmp_path: Path) -> None:
+    code = (
+        "import contextlib, signal; from nccl_doctor.log.readers import cluster\n"
+        "before = signal.signal(signal.SIGINT, lambda *_: None) and signal.getsignal(signal.SIGINT)\n"
+        "with contextlib.suppress(RuntimeError, OSError): cluster._started('slurm:1', print, contextlib.ExitStack())\n"
+        "import sys; assert 'dask_jobqueue.runner' in sys.modules\n"
+        "print(signal.getsignal(signal.SIGINT) is before)"
+    )
+    environment = {**os.environ, "PATH": str(tmp_path), "PYTHONPATH": str(Path(nccl_doctor.__file__).parent.parent)}
+    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=False)
+    assert "True\n" == done.stdout, done.stderr
