@@ -1,6 +1,5 @@
 """How busy the processors of a host were, as collectors export it for programs: `sadf -d` and `-j`, dstat and dool, `atop -P`."""
 
-import csv
 import json
 import re
 from collections.abc import Iterator
@@ -12,7 +11,7 @@ from nccl_doctor.formats.captures.cpu_samples import HIGH
 from nccl_doctor.formats.declaration import Reading
 from nccl_doctor.formats.json_numbers import finite
 from nccl_doctor.inputs.streams import Readable
-from nccl_doctor.inputs.text_lines import Joined, lines, read_head
+from nccl_doctor.inputs.text_lines import Joined, cells_of, lines, read_head
 
 _LARGEST = 64 << 20  # bytes of one answer in JSON
 _MOST_HOSTS = 10_000
@@ -135,7 +134,7 @@ def _sadf_json(stream: Readable, hosts: _Hosts) -> tuple[int, str | None]:
 def _dstat(stream: Readable, hosts: _Hosts) -> tuple[int, str | None]:
     number, host, idle, waiting, columns, whole = 0, None, None, None, 0, True
     for number, line in lines(stream):
-        cells = next(csv.reader([line[:4000]]), [])
+        cells = cells_of(line[:4000])
         if cells[:1] == ["Host:"]:
             host = cells[1] if len(cells) > 1 else None
         elif "idl" in cells:

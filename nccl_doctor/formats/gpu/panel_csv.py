@@ -3,7 +3,6 @@
 Series of GPUs whose title or panel says what they measure are samples of GPUs; of others the mean and the limits are kept.
 """
 
-import csv
 import re
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -19,7 +18,7 @@ from nccl_doctor.formats.gpu.sample_statistics import Samples
 from nccl_doctor.formats.gpu.sample_totals import Batch, Floats, Gpu
 from nccl_doctor.formats.number_grid import cell_numbers
 from nccl_doctor.inputs.streams import Readable
-from nccl_doctor.inputs.text_lines import line_lists
+from nccl_doctor.inputs.text_lines import cells_of, line_lists
 
 _MOST = 4_096  # columns
 _ROWS = 2_000  # that are looked at together
@@ -85,7 +84,7 @@ def read_format(stream: Readable, name: str, facts: Facts) -> Reading:
         begin = 0
         if panel is None:
             begin = 1 + texts[0].lstrip("\ufeff").startswith("sep=")
-            titles = next(csv.reader([texts[begin - 1].lstrip("\ufeff")]), [])
+            titles = cells_of(texts[begin - 1].lstrip("\ufeff"))
             if len(titles) > _MOST:
                 return Reading(1, 0, f"holds more than {_MOST:,} columns and was left out")
             panel = _Panel(titles, name, (begin, texts[begin - 1]))
@@ -139,7 +138,7 @@ class _Panel:
     def _cells(self, lines: list[str], first: int) -> tuple[Sequence[str], Floats, list[int]]:
         """Times and numbers of rows of any form, and which lines they are."""
         rows, places = [], []
-        for number, cells in enumerate(csv.reader(lines), first):
+        for number, cells in enumerate(map(cells_of, lines), first):
             if len(cells) == len(self._series) + 1:
                 rows.append(cells)
                 places.append(number)

@@ -1,11 +1,11 @@
 """Tables whose columns have titles: with commas, or with a column that names the units."""
 
-import csv
 from collections.abc import Sequence
 
 from nccl_doctor.common.expressions import compiled
 from nccl_doctor.formats.printed.series import NumberSeries, Place
 from nccl_doctor.formats.training.metrics import number
+from nccl_doctor.inputs.text_lines import cells_of
 
 _LINES = 200  # within which a table of units begins
 _ROWS = 3  # that a table with commas has at least, in what is looked at
@@ -158,10 +158,7 @@ def _between_commas(line: bytes) -> list[str]:
     text = line.decode("utf-8", "replace").rstrip("\r")
     if '"' not in text or len(text) > _LONGEST:
         return text.split(",")
-    try:
-        return next(csv.reader([text]), [])
-    except csv.Error:
-        return text.split(",")
+    return cells_of(text) or text.split(",")
 
 
 def _readings(row: Sequence[str]) -> bool:

@@ -3,7 +3,6 @@
 Sums are of kernel times: kernels that run at the same time count each, and a kernel of NCCL also waits for its peers.
 """
 
-import csv
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -13,7 +12,7 @@ from nccl_doctor.facts.store import Facts
 from nccl_doctor.facts.tables import ProfileShare, ProfileSum
 from nccl_doctor.formats.declaration import Reading
 from nccl_doctor.inputs.streams import Readable
-from nccl_doctor.inputs.text_lines import plain_lines
+from nccl_doctor.inputs.text_lines import cells_of, plain_lines
 
 _MS = {"s": 1000.0, "ms": 1.0, "us": 0.001, "µs": 0.001, "ns": 1e-6}
 _TITLE = re.compile(r'^ *"?Time ?\(%\)"?(?:,| {2,})"?(?:Total )?Time\b')
@@ -120,12 +119,15 @@ def _open_table(tables: _Tables, line: str) -> bool:
         return True
     if _ROCPROF.match(line):
         tables.tool, tables.report, tables.comma, tables.units = "rocprof", "kernels", True, []
-        tables.columns = next(csv.reader([line.strip()]))
+        tables.columns = cells_of(line.strip())
         return True
     if not _TITLE.match(line) and not _NVPROF_CSV.match(line):
         return False
-    tables.comma = "," in line
-    tables.columns = next(csv.reader([line.strip()])) if tables.comma else re.split(r" {2,}", line.strip())
+    comma = "," in line
+    columns = cells_of(line.strip()) if comma else re.split(r" {2,}", line.strip())
+    if not columns:
+        return False
+    tables.comma, tables.columns = comma, columns
     tables.tool = "nvprof" if tables.columns[0].strip() == "Type" else "nsys"
     tables.report = _report_of(tables.columns)
     tables.units = []
@@ -215,7 +217,7 @@ def _rocprof_row(tables: _Tables, cells: list[str]) -> _Row | None:
 
 def _cells(tables: _Tables, line: str) -> list[str]:
     if tables.comma:
-        return next(csv.reader([line.strip()]), [])
+        return cells_of(line.strip())
     return re.split(r" {2,}", line.strip(), maxsplit=len(tables.columns) - 1)
 
 

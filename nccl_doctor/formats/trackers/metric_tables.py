@@ -1,7 +1,6 @@
 """Tables of metrics with a row a step, as training libraries and their web pages write them in CSV."""
 
 import codecs
-import csv
 import math
 import re
 from collections.abc import Callable, Iterator
@@ -22,6 +21,7 @@ from nccl_doctor.formats.training.run_settings import Settings
 from nccl_doctor.formats.training.steps.scalars import Place
 from nccl_doctor.inputs.blocks import blocks
 from nccl_doctor.inputs.streams import Readable
+from nccl_doctor.inputs.text_lines import cells_of
 
 _STEP = re.compile(r"(?i)_?step|global[_ ]step|trainer/global_step|iter(?:ation)?")
 _WHEN = re.compile(r"(?i)wall[_ ]time|_timestamp|_runtime|relative time \(process\)")
@@ -309,15 +309,7 @@ def _runs_on(values: list[float]) -> bool:
 
 
 def _cells(line: str) -> list[str]:
-    try:
-        return [cell.strip() for cell in _read(line)]
-    except csv.Error:  # a cell of more than 128 kB
-        return []
-
-
-def _read(line: str) -> Iterator[str]:
-    for row in csv.reader([line]):
-        yield from row
+    return [cell.strip() for cell in cells_of(line)]
 
 
 def _lines(data: bytes) -> list[str]:

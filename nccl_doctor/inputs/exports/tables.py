@@ -10,7 +10,7 @@ from nccl_doctor.inputs.exports import records
 from nccl_doctor.inputs.exports.records import MESSAGE, Record
 from nccl_doctor.inputs.exports.rows import Cut, encoded, oldest_first, raw
 from nccl_doctor.inputs.streams import Readable
-from nccl_doctor.inputs.text_lines import LONGEST_PIECE, Joined, numbered, read_head
+from nccl_doctor.inputs.text_lines import LONGEST_PIECE, Joined, cells_of, numbered, read_head
 
 _HEAD = 1 << 16  # bytes that tell what separates columns
 _COLUMNS = frozenset(
@@ -28,24 +28,16 @@ def dialect(head: bytes) -> str | None:
     if not rest.strip() or len(title) > 4000:
         return None
     for sign in ",\t;":
-        names = [name.strip() for name in _cells(title, sign)]
+        names = [name.strip() for name in cells_of(title, sign)]
         known = _COLUMNS.intersection(map(str.lower, names))
         if len(names) < 2 or not known or not all(_WORD.fullmatch(name) for name in names):
             continue
         if known <= _UNSURE and not any(_TIME_COLUMN.fullmatch(name) for name in names):
             continue
-        sample = _cells(rest.split(b"\n", 1)[0].decode("utf-8", "replace"), sign)
+        sample = cells_of(rest.split(b"\n", 1)[0].decode("utf-8", "replace"), sign)
         if len(sample) == len(names) or (len(sample) > 1 and '"' in rest[:4000].decode("utf-8", "replace")):
             return sign
     return None
-
-
-def _cells(line: str, sign: str) -> list[str]:
-    """The cells of one line; none where it is no line of a table, as in binary data."""
-    try:
-        return next(csv.reader([line], delimiter=sign), [])
-    except csv.Error:
-        return []
 
 
 def table_rows(stream: Readable) -> Iterator[tuple[int, list[bytes]]]:

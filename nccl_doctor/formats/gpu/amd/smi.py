@@ -21,7 +21,7 @@ from nccl_doctor.formats.gpu.amd.texts import GPUS_OF_A_FILE, Texts
 from nccl_doctor.formats.gpu.sample_statistics import Samples
 from nccl_doctor.formats.gpu.sample_totals import Batch, Floats, Gpu, Place
 from nccl_doctor.inputs.streams import Readable
-from nccl_doctor.inputs.text_lines import Joined, line_lists, read_head
+from nccl_doctor.inputs.text_lines import Joined, cells_of, line_lists, read_head
 
 _LARGEST_ANSWER = 64 << 20  # bytes of JSON
 _READINGS = 20_000  # that are added at once
@@ -128,7 +128,7 @@ class _Reader:
         slots = np.full(len(index), -1)
         for gpu in np.unique(index).tolist():
             number, line = rows[keep[np.flatnonzero(index == gpu)[-1]]]
-            cells = next(csv.reader([line]), [])
+            cells = cells_of(line)
             named = {title: (cell, number, line) for title, cell in zip(titles, cells, strict=False)}
             self._last.setdefault(gpu, {}).update(named)
             who = Gpu(None, gpu, None, self._word(gpu, "model"))
