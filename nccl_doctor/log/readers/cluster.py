@@ -86,12 +86,11 @@ def _started(where: str, say: Callable[[str], None], open_: ExitStack) -> Any:
         raise ValueError(f"{kind}:N starts 1 to {MOST:,} workers")
     if kind == "local":
         return _local(workers, open_)
+    # Importing dask_jobqueue sets a handler of Ctrl-C, which ends the program with status 0.
     on_interrupt = signal.getsignal(signal.SIGINT)
     from nccl_doctor.log.readers import slurm_workers
 
-    signal.signal(
-        signal.SIGINT, on_interrupt
-    )  # dask_jobqueue sets one of its own when it is imported, which ends with status 0
+    signal.signal(signal.SIGINT, on_interrupt)
     return slurm_workers.started(workers, say)
 
 
