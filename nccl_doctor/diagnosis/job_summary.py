@@ -153,6 +153,9 @@ def _speed(job: dict[str, Any], measures: list[MeasureRow]) -> list[str]:
         parts.append(
             f"{inside[0].of.partition(' of ')[0]} {_digits(inside[0].value)} GB/s busbw at {_size_of(inside[0])}"
         )
+    if alone := by_name.get("algbw_alone"):
+        operation = alone[0].of if len({row.of for row in alone}) == 1 else ""
+        parts.append(f"{operation} {_spread([row.value for row in alone])} GB/s in one GPU, none between GPUs".strip())
     if copies := by_name.get("copy_bandwidth"):
         parts += _copies([row for row in copies if row.scope == "run"])
     if latency := by_name.get("latency"):

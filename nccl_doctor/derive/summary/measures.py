@@ -353,7 +353,10 @@ def _steps(run: ThroughputRun, least: int | None) -> int:
 
 
 def _plateaus(facts: Facts) -> Iterator[Measure]:
-    """Bus bandwidth at the largest size; runs of one operation in a file, such as one a size, count together."""
+    """Bus bandwidth at the largest size; runs of one operation in a file, such as one a size, count together.
+
+    Of a run of one rank the bandwidth of its own memory (algbw out of place): between GPUs nothing moves, and busbw is printed as 0.
+    """
     sizes: dict[tuple[str, int | None, str], dict[int, list[tuple[float, int]]]] = defaultdict(
         lambda: defaultdict(list)
     )
@@ -362,13 +365,17 @@ def _plateaus(facts: Facts) -> Iterator[Measure]:
     for run in runs.values():
         if run.operation:
             operations[run.file, run.ranks].add(run.operation)
-    for number, size, busbw, ref in facts.each(
-        "SELECT run, size, busbw, ref FROM bench_row r JOIN (SELECT run, max(size) AS size FROM bench_row GROUP BY run)"
+    for number, size, place, algbw, busbw, ref in facts.each(
+        "SELECT run, size, place, algbw, busbw, ref FROM bench_row r JOIN (SELECT run, max(size) AS size FROM bench_row GROUP BY run)"
         " USING (run, size) ORDER BY r.rowid"
     ):
         run = runs[number]
-        if run.ranks == 1 or (run.ranks is None and run.copies > 1):
-            continue  # nothing moves between GPUs, and the bus bandwidth is printed as 0
+        if run.copies > 1 and (run.ranks is None or run.ranks == 1):
+            continue  # which of them a row belongs to is not known
+        if run.ranks == 1:
+            if place == "out":
+                yield Measure("algbw_alone", algbw, "GB/s", "run", run.operation or "", ref)
+            continue
         known = operations[run.file, run.ranks]
         operation = run.operation or (next(iter(known)) if len(known) == 1 else "")
         sizes[run.file, run.ranks, operation][size].append((busbw, ref))

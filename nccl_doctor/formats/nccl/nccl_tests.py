@@ -29,7 +29,8 @@ _HEAD = re.compile(
     rb"(?:^|[\s|:>\]])(\d+)[ |]+(\d+)[ |]+(" + _TYPE + rb")(?:[ |]+(" + _REDOP + rb"))?(?:[ |]+(-?\d+))?"
 )
 _NUMBER = rb"\d{1,40}(?:\.\d{1,40})?(?:e[+-]?\d{1,9})?"
-_TIMES = rb"[ |]{0,80}(" + _NUMBER + rb")[ |]{1,80}(\d{1,40}\.\d{1,40})[ |]{1,80}(\d{1,40}\.\d{1,40})"
+_RATE = rb"(\d{1,40}\.\d{1,40}|\d{5,6}|\d(?:\.\d)?e\+\d{1,3})"  # six characters: above 10,000 GB/s without decimals
+_TIMES = rb"[ |]{0,80}(" + _NUMBER + rb")[ |]{1,80}" + _RATE + rb"[ |]{1,80}" + _RATE
 _BLOCK = re.compile(_TIMES + rb"[ |]{1,80}(N/A|nan|inf|\d{1,40}\.\d{1,40}(?:e[+-]?\d{1,9})?|\de[+-]\d{1,9}|\d{1,40})")
 _BARE = re.compile(_TIMES + rb"()(?![\w.:])")
 _DEVICE = re.compile(

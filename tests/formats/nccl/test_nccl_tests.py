@@ -122,6 +122,11 @@ OLD = """\
             " 64  16  float  sum  60.33  0.10  0.20  N/A",
             [("sum", None, "out", 60.33, 0.2, None, None)],
         ),
+        (  # one GPU, in place: rates that fill their column are printed without decimals
+            "#  size  count  type  redop  root  time  algbw  busbw  #wrong  time  algbw  busbw  #wrong",
+            " 134217728  33554432  float  sum  -1  104.20  1288.1  0.00  0  0.21  639132  0.00  0",
+            [("sum", -1, "out", 104.2, 0.0, 0, None), ("sum", -1, "in", 0.21, 0.0, 0, None)],
+        ),
         (  # times of each iteration
             "#  size  count  type  redop  root  time  algbw  busbw  #wrong  i_min  i_max  i_p99  i_cv%"
             "  time  algbw  busbw  #wrong  i_min  i_max  i_p99  i_cv%",

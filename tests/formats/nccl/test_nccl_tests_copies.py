@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nccl_doctor.app import analyze
+from nccl_doctor.diagnosis import job_summary
 from nccl_doctor.formats.nccl.nccl_tests_copies import Copies
 
 SIZES = (8, 1024, 131072, 16777216)
@@ -69,6 +70,8 @@ def test_one_gpu_has_no_bus_bandwidth(tmp_path: Path) -> None:
     report, _, _ = analyze.analyze([str(path)])
     assert "healthy" == report.verdict
     assert [] == [measure for measure in report.measures if measure.name == "busbw"]
+    assert [629.74] == [measure.value for measure in report.measures if measure.name == "algbw_alone"]
+    assert "629.7 GB/s in one GPU, none between GPUs" in " · ".join(job_summary.lines(report.job, report.measures))
 
 
 def test_runs_one_after_the_other_are_no_copies(tmp_path: Path) -> None:
