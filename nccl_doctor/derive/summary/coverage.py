@@ -116,9 +116,10 @@ def _transports(facts: Facts) -> Seen:
 def _progress(facts: Facts) -> Seen:
     """Work that went on after the start: steps, sizes of a benchmark, timelines, traces."""
     steps, ref = facts.query("SELECT sum(points), min(ref) FROM throughput_run")[0]
-    if steps:
+    if steps and (steps >= 3 or not facts.query("SELECT 1 FROM mlperf_run WHERE status = 'success' LIMIT 1")):
         return ("seen" if steps >= 3 else "partly"), f"{steps} {_plural(steps, 'step line')}", ref
     for query, noun in (
+        ("SELECT count(*), min(ref) FROM mlperf_run WHERE status = 'success'", "successful MLPerf run"),
         (f"SELECT {_BENCH_ROWS}, min(ref) FROM bench_row", "nccl-tests row"),
         ("SELECT count(*), min(ref) FROM timeline WHERE negotiations > 0", "Horovod timeline"),
         ("SELECT sum(steps), min(ref) FROM trace", "profiler step"),

@@ -151,6 +151,7 @@ QUERIES = (
     # MLPerf: from run_start to run_stop
     "SELECT 'time_to_train', seconds, 's', 'run', coalesce(benchmark, ''), ref FROM mlperf_run WHERE seconds > 0",
     "SELECT 'quality', quality, '', 'run', coalesce(benchmark, ''), ref FROM mlperf_run WHERE quality IS NOT NULL",
+    "SELECT 'epochs', epochs, 'epochs', 'run', coalesce(benchmark, ''), ref FROM mlperf_run WHERE epochs > 1",
     # a library that keeps values of steps, without times
     "SELECT 'steps', max(last_step) + coalesce(min(iif(name LIKE 'eval%' OR name IN ('epoch', 'step'), NULL, first_step)) = 0, 0), 'steps',"
     " 'run', file, max(ref) FROM scalar WHERE last_step > first_step"
@@ -205,6 +206,7 @@ _UNCOUNTED = (
     "composer",
     "olmo",
     "mindspore",
+    "mlperf",
     "dllogger-summary",
 )  # tools whose lines name no step, and are not one a step
 

@@ -142,6 +142,7 @@ class MlperfRun(NamedTuple):
     init_s: float | None  # from init_start to init_stop or run_start
     seconds: float | None  # from run_start to run_stop
     samples: int | None  # trained until the last event that tells
+    epochs: int | None  # that ended; None where no event tells of epochs
     quality: float | None  # last evaluation
     target: float | None  # quality that ends the run
     ref: int

@@ -199,6 +199,8 @@ class MlperfLog:
             if speed.rate or speed.seconds:
                 self._point(0, speed.seconds, speed.rate, (line, number_, when))
         elif name in ("block", "epoch") and edge in ("start", "stop"):
+            if (name, edge) == ("epoch", "stop"):
+                self._epoch(details.get("epoch_num"))
             samples = number(details.get("samples_count"))
             if edge == "start":
                 self._began[name] = when, samples
@@ -208,6 +210,13 @@ class MlperfLog:
                     done = self._samples
                 if done and done > 0:
                     self._point(1 if name == "block" else 2, None, done / (when - began[0]), (line, number_, when))
+
+    def _epoch(self, number_: Any) -> None:
+        """Count an epoch that ended; all ranks may print that one did."""
+        run = self.runs[-1]
+        if number_ is None or number_ != run.get("epoch"):
+            run["epochs"] = run.get("epochs", 0) + 1
+        run["epoch"] = number_
 
     def _done(self, name: str, before: float | None, samples: float | None) -> float | None:
         """Samples of an interval. Some programs count batches where it begins, and samples where it ends."""
@@ -233,7 +242,7 @@ class MlperfLog:
                 file=file, benchmark=run.get("submission_benchmark"), status=run.get("status"),
                 init_s=ready - init if init is not None and ready is not None and ready >= init else None,
                 seconds=stop - start if start is not None and stop is not None and stop >= start else None,
-                samples=int(run["samples"]) if 0 <= run.get("samples", -1) < 1 << 62 else None,
+                samples=int(run["samples"]) if 0 <= run.get("samples", -1) < 1 << 62 else None, epochs=run.get("epochs"),
                 quality=run.get("quality"), target=run.get("target"),
                 ref=facts.evidence(file, run["number"], text_of(run["line"])),
             )  # fmt: skip

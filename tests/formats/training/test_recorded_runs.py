@@ -175,7 +175,7 @@ def test_events_of_mlperf() -> None:
     facts = facts_of("mlperf_recorded.log")
     assert rates == [step.rate for step in facts.rows(Step)]
     assert measured(facts)["time_to_train"] == pytest.approx((when["run_stop"] - when["run_start"]) / 1000)
-    assert (20, 0.72) == (measured(facts)["steps"], measured(facts)["quality"])
+    assert (None, 0.72) == (measured(facts).get("steps"), measured(facts)["quality"])  # points need not be steps
 
 
 def test_what_dllogger_writes_and_what_it_prints() -> None:

@@ -45,9 +45,28 @@ def test_mlperf_run_against_its_events() -> None:
     seconds = (when["run_stop"] - when["run_start"]) / 1000  # type: ignore[operator]
     assert ("mlp", "success", 15_360, 0.7) == (run.benchmark, run.status, run.samples, run.quality)
     assert run.seconds == pytest.approx(seconds)
+    assert sum(event["key"] == "epoch_stop" for event in log) == run.epochs
     assert rates == [step.rate for step in facts.rows(Step)]
     assert measured(facts)["time_to_train"] == pytest.approx(seconds)
     assert measured(facts)["throughput"] == pytest.approx(statistics.median(rates), rel=0.02)
+
+
+def test_mlperf_run_without_a_number_of_its_speed(tmp_path: Path) -> None:
+    """Points of `tracked_stats` are no steps; a run that says that it succeeded made progress, whatever else it prints."""
+    keys = ("init_start", "run_start", "epoch_start", "epoch_stop", "epoch_start", "epoch_stop", "run_stop")
+    path = tmp_path / "result_0.txt"
+    path.write_text(
+        "".join(
+            f":::MLLOG {json.dumps({'namespace': '', 'time_ms': 1_700_000_000_000 + 60_000 * at, 'key': key, 'value': None, 'metadata': details})}\n"
+            for at, key in enumerate(keys)
+            for details in [
+                {"epoch_num": at // 2} if "epoch" in key else {"status": "success"} if key == "run_stop" else {}
+            ]
+        )
+    )
+    report, _, _ = analyze.analyze([str(path)])
+    assert ("healthy", "1 successful MLPerf run, ended in order") == (report.verdict, report.basis)
+    assert ["2 epochs · time to train 300 s · ended in order"] == report.job_lines
 
 
 @pytest.mark.parametrize("name", ["mlperf_{}.log", "dllogger_{}.json"])
