@@ -28,6 +28,17 @@ def ip_private(text: str | None) -> int | None:
         return None
 
 
+_FIRST = (
+    r"\[ *[01] */ *\d{1,18}(?!.{0,900}\[ *\d+ */ *\d)"  # [1][0/3416], and no such pair behind it
+    r"|\b(batch|iter|iteration|step):? *\[?[01](/\d+)?\b(?![.])"
+)
+
+
+def first_of_epoch(text: str | None) -> int:
+    """1 where a step line is that of the first step of an epoch, in which a loader starts its workers; else 0."""
+    return _matches("(?i)" + _FIRST, text)
+
+
 def _field(fields: str | None, name: str) -> Any:
     try:
         return json.loads(fields or "{}").get(name)
@@ -87,6 +98,7 @@ def register_functions(db: sqlite3.Connection) -> None:
     db.create_function("regexp", 2, _matches, deterministic=True)
     db.create_function("version_number", 1, version_number, deterministic=True)
     db.create_function("ip_private", 1, ip_private, deterministic=True)
+    db.create_function("first_of_epoch", 1, first_of_epoch, deterministic=True)
     db.create_aggregate("percentile", 2, _Percentile)  # type: ignore[arg-type]
     db.create_aggregate("median", 1, _Percentile)  # type: ignore[arg-type]
     db.create_aggregate("mad", 1, _Mad)  # type: ignore[arg-type]

@@ -138,7 +138,7 @@ class MlperfLog:
                 self._samples = number(value)
             case "eval_accuracy":
                 run["quality"] = _first_number(value)
-            case "target_accuracy" | "quality_target":
+            case "target_accuracy" | "quality_target" | "eval_target":
                 run["target"] = _first_number(value)
             case "train_loss" if (loss := number(value)) is not None:
                 self.losses.note_scalar("train_loss", loss, number(details.get("samples_count")), (line, number_))
@@ -239,10 +239,18 @@ class MlperfLog:
             init, start, stop = run.get("init_start"), run.get("run_start"), run.get("run_stop")
             ready = run.get("init_stop", start)
             yield MlperfRun(
-                file=file, benchmark=run.get("submission_benchmark"), status=run.get("status"),
+                file=file, benchmark=run.get("submission_benchmark"), status=run.get("status") or _reached(run),
                 init_s=ready - init if init is not None and ready is not None and ready >= init else None,
                 seconds=stop - start if start is not None and stop is not None and stop >= start else None,
                 samples=int(run["samples"]) if 0 <= run.get("samples", -1) < 1 << 62 else None, epochs=run.get("epochs"),
                 quality=run.get("quality"), target=run.get("target"),
                 ref=facts.evidence(file, run["number"], text_of(run["line"])),
             )  # fmt: skip
+
+
+def _reached(run: Mapping[str, Any]) -> str | None:
+    """`success` where a run stopped at its target and says nothing of its status, as programs of v0.5 may."""
+    quality, target = run.get("quality"), run.get("target")
+    if "run_stop" not in run or quality is None or target is None:
+        return None
+    return "success" if quality >= target else None

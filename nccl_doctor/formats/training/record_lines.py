@@ -61,8 +61,11 @@ def parse_record(literal: bytes, line: bytes) -> dict[str, Any] | None:
         details = value.get("metadata")
         event["value"] = value.get("value")
         event["metadata"] = details if isinstance(details, dict) else {}
-        if isinstance(success := value.get("success"), bool):
-            event["metadata"] = {"status": "success" if success else "aborted"}
+        if (success := str(value.get("success")).lower()) in (
+            "true",
+            "false",
+        ):  # TensorFlow's programs put it in quotes
+            event["metadata"] = {"status": "success" if success == "true" else "aborted"}
     return event
 
 

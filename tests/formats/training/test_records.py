@@ -53,20 +53,29 @@ def test_mlperf_run_against_its_events() -> None:
 
 def test_mlperf_run_without_a_number_of_its_speed(tmp_path: Path) -> None:
     """Points of `tracked_stats` are no steps; a run that says that it succeeded made progress, whatever else it prints."""
-    keys = ("init_start", "run_start", "epoch_start", "epoch_stop", "epoch_start", "epoch_stop", "run_stop")
+    events: list[tuple[str, dict[str, object]]] = [
+        ("init_start", {}), ("run_start", {}), ("epoch_start", {"epoch_num": 1}), ("epoch_stop", {"epoch_num": 1}),
+        ("epoch_start", {"epoch_num": 2}), ("epoch_stop", {"epoch_num": 2}), ("run_stop", {"status": "success"}),
+    ]  # fmt: skip
     path = tmp_path / "result_0.txt"
-    path.write_text(
-        "".join(
-            f":::MLLOG {json.dumps({'namespace': '', 'time_ms': 1_700_000_000_000 + 60_000 * at, 'key': key, 'value': None, 'metadata': details})}\n"
-            for at, key in enumerate(keys)
-            for details in [
-                {"epoch_num": at // 2} if "epoch" in key else {"status": "success"} if key == "run_stop" else {}
-            ]
-        )
-    )
+    with path.open("w") as log:
+        for at, (key, details) in enumerate(events):
+            record = {"time_ms": 1_700_000_000_000 + 60_000 * at, "key": key, "value": None, "metadata": details}
+            log.write(f":::MLLOG {json.dumps(record)}\n")
     report, _, _ = analyze.analyze([str(path)])
     assert ("healthy", "1 successful MLPerf run, ended in order") == (report.verdict, report.basis)
     assert ["2 epochs · time to train 300 s · ended in order"] == report.job_lines
+
+
+@pytest.mark.parametrize(("quality", "end"), [(0.75, "ended in order"), (0.74, None)])
+def test_a_run_that_stops_at_its_target_and_says_no_more(tmp_path: Path, quality: float, end: str | None) -> None:
+    events = ("run_start", "eval_target: 0.749", f"eval_accuracy: {quality}", "run_stop", "run_final")
+    path = tmp_path / "result_0.txt"
+    path.write_text(
+        "".join(f":::MLPv0.5.0 resnet {1790000000 + at} (fit.py:4) {event}\n" for at, event in enumerate(events))
+    )
+    report, _, _ = analyze.analyze([str(path)])
+    assert (end, end is not None) == (report.job.get("end"), report.verdict == "healthy")
 
 
 @pytest.mark.parametrize("name", ["mlperf_{}.log", "dllogger_{}.json"])
