@@ -17,6 +17,7 @@ _ENDED = 3  # a scheduler that ends the job: behind everything that went wrong b
 _SLACK = 60.0  # seconds by which clocks of nodes, and dmesg's of one node, may be apart
 _REACH = 6 * 3600.0  # seconds after which an Xid accounts for no further error
 
+_SPEED = ("input", "performance")  # groups of rules that say why a job is slow, not why it failed
 _OF_ONE_RANK = ("horovod-straggler", "trace-straggler", "inspector-late-rank", "gpu-straggler")
 
 
@@ -36,6 +37,7 @@ class Found(NamedTuple):
     attempt: int = 0  # how often the job had begun again before its first evidence
     is_reason: bool = False  # a symptom that counts as a cause
     elsewhere: bool = False  # all its evidence says that something else failed: a peer, or what was waited for
+    is_aside: bool = False  # it slowed down a job that failed, and stands behind what ended that
 
 
 def span(moments: Iterable[Moment | None]) -> tuple[Moment | None, Moment | None]:
@@ -48,7 +50,7 @@ def span(moments: Iterable[Moment | None]) -> tuple[Moment | None, Moment | None
 
 def _strength(found: Found) -> tuple[int, ...]:
     finding = found.finding
-    role = _ROLES["cause" if found.is_reason else finding.role]
+    role = _ROLES["cause" if found.is_reason else "symptom" if found.is_aside else finding.role]
     if finding.role == "symptom" and found.rule.group == "scheduler":
         role = _ENDED
     sure = CONFIDENCES.index(finding.confidence) // 2  # likely counts as certain: the class of the cause says more
@@ -69,7 +71,7 @@ def _class(found: Found) -> tuple[int, ...]:
 
 def order(items: Sequence[Found]) -> list[Finding]:
     """Causes first, then what nothing explains; an explained finding is placed under the first finding that explains it."""
-    items = _with_doubts(_with_reasons(items))
+    items = _with_doubts(_with_reasons(_without_slowness(items)))
     accounts = _Accounts(items)
     ranked = sorted(items, key=accounts.place)
     under = _parents(ranked, accounts)
@@ -88,6 +90,16 @@ def order(items: Sequence[Found]) -> list[Finding]:
         for root in _by_time(list(group)):
             put(root.finding)
     return ordered
+
+
+def _without_slowness(items: Sequence[Found]) -> Sequence[Found]:
+    """The findings; where something failed, a warning that says why the job was slow is no cause of that."""
+    if not any(_is_error(item, "symptom") and item.rule.group != "scheduler" for item in items):
+        return items
+    return [
+        item._replace(is_aside=True) if item.rule.group in _SPEED and item.finding.severity == "warning" else item
+        for item in items
+    ]
 
 
 def _with_reasons(items: Sequence[Found]) -> Sequence[Found]:

@@ -103,3 +103,14 @@ def test_a_share_that_fails_a_rank_is_why_horovod_misses_it() -> None:
     )
     assert [one.name for one in found][:2] == ["filesystem-not-responding", "horovod-stall-missing-ranks"]
     assert found[1].explained_by
+
+
+def test_what_slowed_a_job_down_comes_behind_what_ended_it() -> None:
+    waits = [
+        f"Epoch: [0][{step}/5004]\tTime {0.3 + step % 7 / 20:.3f} (0.5)\tData {0.2 + step % 7 / 20:.3f} (0.2)\tLoss 6.8"
+        for step in range(10, 400, 10)
+    ]
+    error = "node01:101:150 [1] NCCL WARN NET/IB : Requested properties for vNic 10, only 10 vNics have been created"
+    assert ["input-pipeline-stall"] == [finding.name for finding in findings(*waits)][:1]
+    names = [finding.name for finding in findings(*waits, error)]
+    assert names.index("program-state-unexpected") < names.index("input-pipeline-stall")

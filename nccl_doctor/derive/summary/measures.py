@@ -372,7 +372,7 @@ def _plateaus(facts: Facts) -> Iterator[Measure]:
         " USING (run, size) ORDER BY r.rowid"
     ):
         run = runs[number]
-        if run.copies > 1 and (run.ranks is None or run.ranks == 1):
+        if run.ranks in (None, 1) and run.copies > 1:
             continue  # which of them a row belongs to is not known
         if run.ranks == 1:
             if place == "out":

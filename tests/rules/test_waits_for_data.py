@@ -1,4 +1,4 @@
-"""A loader that starts its workers with each epoch is no job that waits for data: of ten steps one is printed, and the first is always."""
+"""Waits for data that are none: a loader that starts with each epoch, and the time of the GPU in a loop that waits nowhere else."""
 
 from pathlib import Path
 
@@ -41,3 +41,18 @@ def test_only_a_wait_inside_an_epoch_is_one(tmp_path: Path, waits: dict[int, flo
     told = {finding.name: finding.severity for finding in report.findings}
     assert found.items() <= told.items()
     assert [name for name, severity in told.items() if severity != "note" and name not in found] == []
+
+
+@pytest.mark.parametrize(("jitter", "severity"), [(0.0003, "note"), (0.03, "warning")])
+def test_even_steps_that_are_all_data_may_be_the_time_of_the_gpu(tmp_path: Path, jitter: float, severity: str) -> None:
+    path = tmp_path / "train.log"
+    path.write_text(
+        "".join(
+            f"Epoch: [0]  [{step:5}/12191]  eta: 1:46:10    loss: 1.2 (1.3)    time: {0.52 + wait:.4f}"
+            f"  data: {0.5 + wait:.4f}  max mem: 10412\n"
+            for step in range(20, 2_000, 20)
+            for wait in [jitter * (step * 7 % 11 - 5)]
+        )
+    )
+    report, _, _ = analyze.analyze([str(path)])
+    assert [("input-pipeline-stall", severity)] == [(finding.name, finding.severity) for finding in report.findings]
