@@ -1,6 +1,6 @@
 """Rates and times that a program prints under names of its own, where no other reader knows the file.
 
-Read are lines of text, lines and documents of JSON, tables with a column of units, and tables with commas.
+Read are lines of text, lines and documents of JSON, tables with a column of units or with units in their titles, and tables with commas.
 """
 
 from collections.abc import Iterator
@@ -13,6 +13,7 @@ from nccl_doctor.formats.printed.json_numbers import Told, numbers_of_document, 
 from nccl_doctor.formats.printed.progress import Progress
 from nccl_doctor.formats.printed.series import NumberSeries, Place
 from nccl_doctor.formats.printed.step_tables import StepTables
+from nccl_doctor.formats.printed.unit_tables import UnitTables
 from nccl_doctor.formats.printed.units import is_rate, is_time, kind_of
 from nccl_doctor.inputs.blocks import blocks
 from nccl_doctor.inputs.detect import begins_json
@@ -48,6 +49,7 @@ def read_format(stream: Readable, name: str, facts: Facts) -> Reading:
         Throughput: 2033.7 images/s, Batch size: 16, Average batch time: 0.072 s
         {"ts": 1790000000.1, "latency_s": 9.25, "ttft_s": 0.09}
                  test      atts     units    median   mean    stddev  min     max
+        size        time(us)     bw(MB/s)
         system,resnet50,bert
         {
           "results": {"matmul": {"metric_name": "tflops", "metric_value": 74.3, "metric_unit": "TFLOPS"}}
@@ -61,12 +63,15 @@ def read_format(stream: Readable, name: str, facts: Facts) -> Reading:
             return _read_document(head, told, name, facts)
     stream = Joined(head, stream)
     series, progress, step_tables = NumberSeries(), Progress(), StepTables()
+    unit_tables, hardware = UnitTables(series), _HardwareList()
     table = tables.recognise(head)
     lines = used = 0
     for block in blocks(stream, _BLOCK):
         for line in block.data.split(b"\n"):
             lines += 1
-            if table is None and step_tables.take(line, lines):
+            if table is None and hardware.holds(line):
+                continue
+            if table is None and (step_tables.take(line, lines) or unit_tables.take(line, lines)):
                 used += 1
             elif len(line) <= _LONGEST or line[:1] == b"{" or table is not None:
                 used += _take(line, lines, series, table)
@@ -81,6 +86,21 @@ def read_format(stream: Readable, name: str, facts: Facts) -> Reading:
     facts.add(series.rows(facts, name))
     note = f"only the first {lines:,} lines were searched for numbers with names" if lines > _LINES else None
     return Reading(lines, used, note)
+
+
+class _HardwareList:
+    """The devices that `lshw` lists, whose sizes and speeds say what they are made for."""
+
+    def __init__(self) -> None:
+        self._open = False
+
+    def holds(self, line: bytes) -> bool:
+        """Whether a line belongs to such a list: `  *-network`, or something further to the right behind it."""
+        if line.lstrip(b" ").startswith(b"*-") and line[:1] == b" ":
+            self._open = True
+        elif line[:1] not in (b" ", b"\t"):
+            self._open = False
+        return self._open
 
 
 def _read_document(data: bytes, told: list[Told], name: str, facts: Facts) -> Reading:
