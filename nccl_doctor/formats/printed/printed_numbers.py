@@ -38,6 +38,10 @@ _NOT_MEASURED = compiled(rb"(?i)[ \t]{1,4}(?:peak|theoretical)\b")
 _FORMULA = compiled(
     rb" = [^=:;]{1,120}[/*][^=:;]{1,120}:(?=\s)"
 )  # `fwd FLOPS per GPU = fwd flops per GPU / fwd latency: 81.9 TFLOPS`
+_EXPOSED = compiled(
+    rb"([A-Za-z_:][\w:]{0,200})\{[^\n]{0,2000}\} (-?\d{1,20}(?:\.\d{1,20})?(?:e[+-]?\d{1,3})?)(?: \d{10,13})?\r?"
+)  # of an exporter for Prometheus
+_CLOSED = compiled(rb"\([^()\n]{0,200}\)")
 _SAYS = compiled(rb"(?:[:=]|\b(?:is|was|took|of|in)\b)[\s\"'~]{0,8}\Z")
 
 
@@ -123,6 +127,11 @@ def _take(line: bytes, number: int, series: NumberSeries, table: tables.Table | 
 
 def numbers_of_line(line: bytes) -> Iterator[tuple[str, str, float]]:
     """(name, unit, value) of the rates and times of a line; a time needs a name that says it."""
+    if (exposed := _EXPOSED.fullmatch(line)) is not None:
+        name = exposed[1].decode()
+        if kind_of(name, "") is not None:
+            yield name, "", float(exposed[2])
+        return
     end = 0
     line = _FORMULA.sub(b":", line)
     for match in _NUMBER.finditer(line):
@@ -143,8 +152,8 @@ def numbers_of_line(line: bytes) -> Iterator[tuple[str, str, float]]:
 def _name(before: bytes) -> str:
     """The name of a number: the words in front of it, without time stamps, labels and numbers of steps."""
     before = _SOURCE.sub(b" ", before).rstrip(b" \t:=\"'~")
-    whole = before.rfind(b"(") if before.endswith(b")") else len(before)  # `Throughput (in TFLOP/s): ` is one name
-    at = max(before.rfind(one, 0, max(whole, 0)) for one in (b",", b";", b"|", b"(")) + 1
+    plain = _CLOSED.sub(lambda found: b"." * len(found[0]), before)  # `Throughput (in TFLOP/s) of one` is one name
+    at = max(plain.rfind(one) for one in (b",", b";", b"|", b"(")) + 1
     while (front := _FRONT.match(before, at)) is not None:
         at = front.end()
     text = before[at:].decode("utf-8", "replace").rpartition(": ")[2]

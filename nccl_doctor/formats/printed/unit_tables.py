@@ -16,7 +16,7 @@ _COLUMNS = 40
 _LONGEST = 400  # bytes of a line
 _ROW = compiled(rb"[\s|]{0,40}[-+]?[\d.]")
 _CELL = re.compile(r"[^\s|]\S{0,60}(?: [^\s|]\S{0,60}){0,5}")
-_TITLE = re.compile(r"#?\s*([A-Za-z][\w .%/#-]{0,40}?) ?[(\[]([A-Za-z][A-Za-z/]{0,14})[)\]]")
+_TITLE = re.compile(r"#?\s{0,9}([A-Za-z][\w .%/#-]{0,40})[(\[]([A-Za-z][A-Za-z/]{0,14})[)\]]")
 _NUMBER = re.compile(r"[-+]?\d[\d,]{0,20}(?:\.\d{0,20})?(?:[eE][-+]?\d{1,3})?|nan|inf")
 _LABEL = re.compile(r"\d[\d.,]{0,20} ?[KMG]?i?B?")
 

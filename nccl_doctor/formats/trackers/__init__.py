@@ -35,6 +35,7 @@ FORMATS = (
         begins=compiled(
             rb"\A(?:timestamp\t)?step\t[^\t\r\n]{1,200}\r?\n(?:\d{1,16}\t)?\d{1,15}\t-?(?:\d|nan|inf)"  # DVCLive
             rb"|\A\s{0,20}\{\s{0,40}\"[^\"\n]{1,200}\"\s{0,4}:\s{0,4}\{\s{0,40}\"(?:steps|timestamps|values)\"\s{0,4}:\s{0,4}\["  # Sacred
+            rb"|\A\s{0,20}\{\s{0,40}\"[^\"\n]{1,200}\"\s{0,4}:\s{0,4}\{\s{0,40}\"start_step\"\s{0,4}:\s{0,4}\d{1,12},"  # Megatron-LM
             rb"|\A\s{0,20}\{\s{0,40}\"artifacts\"\s{0,4}:\s{0,4}\[(?=[\s\S]{0,60000}?\"experiment\"\s{0,4}:\s{0,4}\{)"
             rb"(?=[\s\S]{0,60000}?\"heartbeat\"\s{0,4}:|[\s\S]{0,60000}?\"start_time\"\s{0,4}:)"
         ),

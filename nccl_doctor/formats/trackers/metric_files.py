@@ -1,7 +1,8 @@
-"""Files that hold the values of one metric, or of each metric apart: those of DVCLive and of Sacred."""
+"""Files that hold the values of one metric, or of each metric apart: those of DVCLive, of Sacred and of Megatron-LM's tests."""
 
 import json
 import re
+from collections.abc import Iterator
 from datetime import datetime
 from itertools import zip_longest
 from typing import Any
@@ -23,16 +24,19 @@ _PATH = re.compile(r"/plots/metrics/(.{1,200})\.tsv$")
 _MILLISECONDS = 1e11  # a time beyond is no number of seconds
 _ENDED_BADLY = ("FAILED", "INTERRUPTED", "DIED")
 _MOST_STEP = 1 << 62
+_DIGITS = 19  # of a step
 
 
 def read_format(stream: Readable, name: str, facts: Facts) -> Reading:
     """Read the values of one file; the name of a metric says whether it is a speed, else the time between two losses is that of the steps.
 
-    Source: DVCLive 3 (`dvclive/plots/metrics/NAME.tsv`), Sacred 0.8 (`metrics.json` and `run.json` of a FileStorageObserver)::
+    Source: DVCLive 3 (`dvclive/plots/metrics/NAME.tsv`), Sacred 0.8 (`metrics.json` and `run.json` of a FileStorageObserver),
+    Megatron-LM `tests/functional_tests/python_test_utils` (values of TensorBoard by their step, before 2025 a list)::
 
         step	step_time
         0	0.020201603626092104
         {"train.loss": {"steps": [0, 1], "timestamps": ["2026-11-20T08:00:00", …], "values": [5.0, 4.9]}}
+        {"iteration-time": {"start_step": 1, "end_step": 50, "step_interval": 5, "values": {"1": 4.7, "5": 0.21, …}}}
     """
     facts.mark_covered("throughput_run", "step", "scalar")
     head = read_head(stream, 1 << 12)
@@ -49,7 +53,7 @@ def read_format(stream: Readable, name: str, facts: Facts) -> Reading:
         return Reading(count, 0)
     if isinstance(top.get("experiment"), dict):
         return Reading(count, _end(top, name, facts))
-    return Reading(count, _sacred(top, name, facts))
+    return Reading(count, _values(top, name, facts))
 
 
 def _tsv(stream: Readable, name: str, facts: Facts) -> Reading:
@@ -76,24 +80,43 @@ def _tsv(stream: Readable, name: str, facts: Facts) -> Reading:
     return Reading(number, understood, note)
 
 
-def _sacred(top: dict[str, Any], name: str, facts: Facts) -> int:
+def _values(top: dict[str, Any], name: str, facts: Facts) -> int:
     """Take the values of each step together; lists differ in length where the file was written while the job ran."""
     by_step: dict[float, tuple[float | None, dict[str, float]]] = {}
     used = 0
     for metric, kept in top.items():
-        lists = [kept.get(key) if isinstance(kept, dict) else None for key in ("steps", "timestamps", "values")]
-        steps, times, values = (one if isinstance(one, list) else [] for one in lists)
-        for step, when, value in zip_longest(steps, times, values):
+        for step, when, value in _points(kept):
             number, found = finite(step), finite(value)
             if number is not None and found is not None:
                 by_step.setdefault(number, (_moment(when), {}))[1][str(metric)[:200]] = found
                 used += 1
     series = RecordSeries()
+    tool = (
+        "megatron-values" if any(isinstance(kept, dict) and "start_step" in kept for kept in top.values()) else "sacred"
+    )
     for step, (when, data) in sorted(by_step.items(), key=lambda item: item[0]):
-        _take(series, "sacred", step, when, data, (json.dumps({"step": step, **data})[:600].encode(), 1))
+        _take(series, tool, step, when, data, (json.dumps({"step": step, **data})[:600].encode(), 1))
     first = facts.query("SELECT coalesce(max(run), 0) FROM throughput_run")[0][0] + 1
     facts.add(series.rows(facts, name, first, Settings()))
     return used
+
+
+def _points(kept: Any) -> Iterator[tuple[Any, Any, Any]]:
+    """(step, time, value) of what is kept of one metric; None where one is missing."""
+    if not isinstance(kept, dict):
+        return
+    values = kept.get("values")
+    first, stride = kept.get("start_step"), kept.get("step_interval")
+    if isinstance(first, int):
+        if isinstance(values, dict):
+            yield from (
+                (int(step), None, value) for step, value in values.items() if step.isdecimal() and len(step) < _DIGITS
+            )
+        elif isinstance(values, list) and isinstance(stride, int):
+            yield from ((first + stride * at, None, value) for at, value in enumerate(values))
+        return
+    lists = [kept.get(key) for key in ("steps", "timestamps", "values")]
+    yield from zip_longest(*(one if isinstance(one, list) else [] for one in lists))
 
 
 def _end(run: dict[str, Any], name: str, facts: Facts) -> int:

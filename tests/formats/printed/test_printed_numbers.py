@@ -32,6 +32,15 @@ def read(text: str) -> tuple[Facts, dict[str, PrintedNumber]]:
             "[2] worker: Elapsed time per call of all_reduce : 0.00008)",
             [("Elapsed time per call of all_reduce", "", 0.00008)],
         ),
+        (
+            "Throughput (in TFLOP/s) for bmm (128x1024): 227.5",
+            [("Throughput (in TFLOP/s) for bmm (128x1024)", "", 227.5)],
+        ),
+        (
+            'pci_link_transfers_per_second{bus="45",slot="1f.2"} 8e+09',
+            [("pci_link_transfers_per_second", "", 8e9)],
+        ),
+        ('pci_link_width{bus="45"} 8', []),
         ("MLP throughput (in TFLOP/s): 234.186", [("MLP throughput (in TFLOP/s)", "", 234.186)]),
         ("Latency of step 7: 1.25 ms", [("Latency of step", "ms", 1.25)]),
         ("[11/02/2026-09:17:09] [I] median: 0.75 ms", [("median", "ms", 0.75)]),

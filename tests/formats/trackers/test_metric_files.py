@@ -21,6 +21,26 @@ SACRED = json.dumps(
     },
     indent=2,
 )
+MEGATRON = json.dumps(
+    {
+        "lm loss": {
+            "start_step": 1,
+            "end_step": 15,
+            "step_interval": 5,
+            "values": {"1": 10.9, "5": 10.5, "10": 9.9, "15": 9.1},
+        },
+        "iteration-time": {
+            "start_step": 1,
+            "end_step": 15,
+            "step_interval": 5,
+            "values": {"1": 4.5, "5": 0.25, "10": 0.25, "15": 0.5},
+        },
+    },
+    indent=4,
+)
+OLDER = json.dumps(
+    {"iteration-time": {"start_step": 0, "end_step": 20, "step_interval": 10, "values": [4.5, 0.25, 0.5]}}
+)
 RUN = json.dumps(
     {"artifacts": [], "experiment": {"name": "ddp"}, "heartbeat": "", "host": {"hostname": "gpu-3"}, "status": "FAILED"}
 )
@@ -48,9 +68,11 @@ def _steps(facts: Facts) -> list[tuple[int | None, float | None, float | None]]:
             [(step, None, 3200.0 if step != 7 else 800.0) for step in range(12)],
         ),
         (LOSSES, "loss.tsv", [(step, 0.5, 2.0) for step in range(1, 12)]),
+        (MEGATRON, "golden_values.json", [(1, 4.5, 1 / 4.5), (5, 0.25, 4.0), (10, 0.25, 4.0), (15, 0.5, 2.0)]),
+        (OLDER, "golden_values.json", [(0, 4.5, 1 / 4.5), (10, 0.25, 4.0), (20, 0.5, 2.0)]),
         (SACRED, "metrics.json", [(0, 0.5, 2.0), (1, 0.5, 2.0), (2, 1.5, pytest.approx(2 / 3))]),
     ],
-    ids=["rates", "losses with times", "sacred"],
+    ids=["rates", "losses with times", "megatron", "megatron before 2025", "sacred"],
 )
 def test_steps(text: str, name: str, steps: list[Any]) -> None:
     facts, note = _read(text, name)
@@ -85,3 +107,10 @@ def test_hostile_values_give_nothing(value: str) -> None:
         "metrics.json",
     )
     assert [] == _steps(facts)
+
+
+@pytest.mark.parametrize("value", ["1e999", "[]", '{"x": 1}', '{"5": {}}', "null", '{"' + "9" * 400 + '": 1}'])
+@pytest.mark.parametrize("start", ["5", "9" * 400])
+def test_hostile_values_of_megatron_give_nothing(value: str, start: str) -> None:
+    text = f'{{"iteration-time": {{"start_step": 5, "end_step": 5, "step_interval": {start}, "values": {value}}}}}'
+    assert [] == _steps(_read(text, "golden_values.json")[0])
