@@ -13,8 +13,9 @@ SAMPLE = (
 )
 # titles of people's own, all of which are of samples, the first of a time
 _OWN_TITLE = (
-    rb"(?:gpu(?:_id|_index)?|index|name|(?:gpu_)?(?:util(?:ization)?(?:_percent|_pct)?|mem(?:ory)?_(?:used|total|free)(?:_mb|_mib)?"
-    rb"|mem(?:ory)?_util(?:ization)?(?:_percent|_pct)?|power(?:_draw|_usage)?(?:_w|_watts)?|temp(?:erature)?(?:_c)?))"
+    rb"(?:gpu(?:_id|_index)?|index(?:_gpu)?|(?:gpu_)?(?:name|uuid)|pci_bus_id|(?:gpu_)?(?:util(?:ization)?(?:_percent|_pct)?"
+    rb"|mem(?:ory)?_(?:used|total|free)(?:_mb|_mib)?|mem(?:ory)?_util(?:ization)?(?:_percent|_pct)?"
+    rb"|power(?:_draw|_usage)?(?:_w|_watts)?|temp(?:erature)?(?:_c)?))"
 )
 OWN_HEADER = rb"(?:timestamp|time|datetime)(?:, ?" + _OWN_TITLE + rb"){2,12}[ \t]*(?:\r?$|\r?\n)"
 # a row with units and without titles: behind a time stamp, or the number, the UUID or the address of a GPU

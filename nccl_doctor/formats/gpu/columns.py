@@ -36,6 +36,8 @@ RENAMED = {
     "datetime": "time",
     "time": "time",
     "gpu_id": "index",
+    "index_gpu": "index",
+    "pci_bus_id": "bus",
     "gpu_index": "index",
     **dict.fromkeys(("util", "utilization", "gpu_util", "gpu_utilization"), "util"),
     **dict.fromkeys(("memory_used", "mem_used", "gpu_memory_used", "gpu_mem_used"), "memory"),

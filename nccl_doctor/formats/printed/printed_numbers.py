@@ -26,7 +26,7 @@ _DOCUMENT = 4 << 20  # bytes of a JSON document that is read as a whole
 _LONGEST = 600  # bytes of a line
 _LINES = 1_000_000
 _NUMBER = compiled(
-    rb"(?<![\w.:/+-])(\d{1,15}(?:,\d\d\d){0,5}(?:\.\d{1,20})?(?:[eE][+-]?\d{1,3})?)"
+    rb"(?:(?<![\w.:/+-])|(?<=[a-z]{4}:))(\d{1,15}(?:,\d\d\d){0,5}(?:\.\d{1,20})?(?:[eE][+-]?\d{1,3})?)"
     rb"(?P<times>[kKMG](?![A-Za-z/]))?(?:[ \t]?(?P<unit>[A-Za-z][A-Za-z/]{0,20}))?(?![\w.:/]|-\d)"
 )
 _TIMES = {None: 1.0, b"k": 1e3, b"K": 1e3, b"M": 1e6, b"G": 1e9}

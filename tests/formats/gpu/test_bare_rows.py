@@ -35,7 +35,11 @@ def test_without_header_a_temperature_is_no_number_of_a_gpu() -> None:
 
 @pytest.mark.parametrize(
     "titles",
-    ["timestamp,gpu_utilization,memory_used,memory_total", "datetime, util_percent, mem_used_mb, mem_total_mb"],
+    [
+        "timestamp,gpu_utilization,memory_used,memory_total",
+        "datetime, util_percent, mem_used_mb, mem_total_mb",
+        "timestamp,gpu_util,gpu_memory_used,gpu_memory_total",
+    ],
 )
 def test_titles_of_peoples_own(titles: str) -> None:
     data = titles + "\n" + rows(f"{1746556382 + n}.25,{80 + n % 9}, {1000 + n}, 15360" for n in range(60))
@@ -124,3 +128,17 @@ def test_a_column_counts_only_where_its_values_are_clear(row: Callable[[int, int
 )
 def test_other_numbers_are_not_taken_for_samples(text: str) -> None:
     assert bare_rows.columns_of(text.splitlines()) is None
+
+
+def test_titles_of_a_table_that_was_cleaned() -> None:
+    titles = "timestamp,index_gpu,name,pci_bus_id,gpu_utilization,gpu_memory_utilization,gpu_memory_used,gpu_memory_free,gpu_memory_total"
+    data = titles + "\n" + rows(
+        f"2026-06-22 18:{n // 60:02}:{n % 60:02}, {gpu}, NVIDIA A30, 00000000:{gpu}1:00.0,{60 + gpu},6,841,7140,24576"
+        for n in range(60)
+        for gpu in (0, 1)
+    )  # fmt: skip
+    known = registry.recognise(data.encode())
+    assert known is not None
+    assert "gpu-samples" == known.kind
+    facts, _ = read(data)
+    assert [(0, 60, 60.0), (1, 60, 61.0)] == facts.query("SELECT gpu, samples, util_mean FROM gpu_use ORDER BY gpu")

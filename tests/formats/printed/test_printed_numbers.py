@@ -54,6 +54,8 @@ def read(text: str) -> tuple[Facts, dict[str, PrintedNumber]]:
         ),
         ("throughput 1.25M tokens/s", [("throughput", "tokens/s", 1_250_000.0)]),
         ("Memory: 4000MHz x 8192-bit = 8192 GB/s PEAK", []),
+        ("Prefix Length :192, inference time:0.00028s", [("inference time", "s", 0.00028)]),
+        ("at 12:30:05 of localhost:8080", []),
         ("timeout: 30 s", []),
         ("memory: 512 MiB, epoch: 3, accuracy: 0.91", []),
         ("2026-11-02 10:00:31 started", []),
