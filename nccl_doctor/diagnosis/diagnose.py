@@ -14,6 +14,7 @@ from nccl_doctor.diagnosis.accounted import AccountedJobs
 from nccl_doctor.diagnosis.capture import capture_of
 from nccl_doctor.diagnosis.job_summary import job, lines
 from nccl_doctor.diagnosis.lags import Lags
+from nccl_doctor.diagnosis.overcome import soften
 from nccl_doctor.diagnosis.ranking import Found, order, span
 from nccl_doctor.diagnosis.report import JOBS, Check, CoverageRow, Finding, InputSummary, MeasureRow, Place, Report
 from nccl_doctor.diagnosis.verdict import decide
@@ -47,6 +48,7 @@ def diagnose(facts: Facts, answers: Sequence[Answer], missing: Sequence[str] = (
         for answer in _unclaimed(answers)
         for one in _fold(answer, facts, year, lags, restarts, jobs)
     ]
+    soften(found, facts)
     findings = order([one for one in found if not one.rule.fallback or _is_worst(one, found)])
     verdict = decide(facts, findings, inputs, frozenset[int]().union(*(one.refs for one in found)))
     measured, aspects = facts.rows(Measure), facts.rows(Coverage)
