@@ -114,11 +114,12 @@ class PrefixForms:
 class _Behind:
     """What was found behind prefixes of one kind."""
 
-    __slots__ = ("lines", "runs")
+    __slots__ = ("lines", "runs", "whole")
 
     def __init__(self) -> None:
         self.lines: dict[bytes, bool] = {}  # text without digits -> has no further prefix
         self.runs: set[bytes] = set()  # the same of several lines of which none has one
+        self.whole: set[bytes] = set()  # the same of runs with their prefixes
 
 
 def _surely(word: str | None) -> frozenset[str]:
@@ -163,10 +164,21 @@ class PrefixSplitter:
 
     def _run_of(self, data: bytes, at: int, run: re.Match[bytes]) -> Generator[tuple[Label, list[str]], None, int]:
         """The lines of a run that begins at a place with the prefix; returns the place behind them."""
+        shape = run[0].translate(prefixes.ZEROS)
+        if shape in self._known.whole:
+            begin = self._prefix.decode("ascii")
+            texts = run[0].decode("utf-8", "replace")[len(begin) :].split("\n" + begin)
+            self._short = self._short + 1 if len(texts) < _SHORT else 0
+            yield self._label, texts
+            return run.end() + 1
         text = (b"\n" + run[0]).replace(b"\n" + self._prefix, b"\n")[1:]
         texts = self._plain(text)
         lines = text.count(b"\n") + 1
         self._short = self._short + 1 if lines < _SHORT else 0
+        if len(texts) == lines and b"\r" not in text:
+            if len(self._known.whole) >= _RUNS:
+                self._known.whole.clear()
+            self._known.whole.add(shape)
         if texts:
             yield self._label, texts
         if len(texts) == lines:

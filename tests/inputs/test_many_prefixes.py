@@ -70,6 +70,41 @@ def test_runs_of_one_writer(size: int) -> None:
     assert split(runs(), size) == list(map(alone, runs()))
 
 
+def blocks() -> list[bytes]:
+    """What one command prints on many nodes: the same lines but for digits, sometimes torn, mixed or with line ends of Windows."""
+    random = Random(SEED)
+    texts = [text for text in TEXTS if text not in ("97 %", "{n} {n} 10")]
+    kinds = [random.choices(texts, k=random.randrange(1, 12)) for _ in range(4)]
+    kinds += [["GPU {n}: ok", "", "  grün {n}", "node: x"], ["Port {n}:", "\tState: {n}"]]
+    given = []
+    for node in range(300):
+        block = random.choice(kinds)
+        lines = [f"node{node % 97:02}: {text}".format(n=random.randrange(10)).encode() for text in block]
+        if not node % 7:
+            lines = [line + b"\r" for line in lines]
+        if node % 5:
+            given += lines
+        else:  # torn by the node before it
+            at = random.randrange(len(given) + 1) if given else 0
+            given[at:at] = lines
+    return given
+
+
+@pytest.mark.parametrize("size", [7, 500, 20_000])
+def test_blocks_that_many_nodes_print(size: int) -> None:
+    assert split(blocks(), size) == list(map(alone, blocks()))
+
+
+def test_few_runs_are_remembered() -> None:
+    splitter = PrefixSplitter()
+    for number in range(300):
+        text = "\n".join(f"node{number:03}: {'x' * number} {line}" for line in range(5))
+        assert [text for _, texts in splitter.split(text.encode()) for text in texts] == [
+            f"{'x' * number} {line}" for line in range(5)
+        ]
+    assert all(len(behind.whole) <= 64 for behind in splitter._behind.values())
+
+
 def test_digits_of_long_words_do_not_matter() -> None:
     """`ext4: ` is no host, `node04711: ` is one whatever its digits are."""
     random = Random(SEED)
