@@ -17,6 +17,7 @@ _MEMO = 10_000  # rows remembered
 _BANNER = re.compile(r"Linux \S{1,80} \((\S{1,253})\)\s.{0,80}?\((\d{1,5}) CPU\)")
 _CLOCK = re.compile(r"\d{1,2}:\d\d:\d\d")
 _HALVES = ("AM", "PM")
+_CLOCK_WORDS = 2  # at most, of the time in front of a row
 
 
 class _Head(NamedTuple):
@@ -144,8 +145,8 @@ def _parse_head(line: str) -> _Head | None:
 def _parse_row(head: _Head, cells: str) -> _Row | None:
     """What the cells of a row show; None for another line."""
     words = cells.split()
-    if len(words) != head.columns:
-        words = _without_clock(words)
+    if more := len(words) - head.columns:
+        words = _without_clock(words) if 0 < more <= _CLOCK_WORDS else []
         if len(words) != head.columns:
             return None
     if head.cpu is not None and words[head.cpu] != "all":

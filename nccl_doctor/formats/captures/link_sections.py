@@ -4,7 +4,7 @@ The reader is `host_commands`; `host_sections` says what a part is.
 """
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import Any, ClassVar
 
@@ -12,6 +12,9 @@ from nccl_doctor.facts.tables import BondMember, IbPort
 from nccl_doctor.formats.captures.host_sections import Add, Section
 
 _NAMES = 10_000  # interfaces that are remembered
+_CLOCK = 8  # characters of the time in front of a row
+_IDLE = 1 << 9  # rows of interfaces that carried nothing that are remembered below the same titles
+_LONGEST = 500  # characters of such a row
 _Combined = Callable[[list[float]], float]
 _Measure = tuple[
     str, str, _Combined, int, tuple[str, ...]
@@ -132,6 +135,18 @@ class Traffic(Section):
         self._names: set[str] = set()  # interfaces of which there was a row
         self._all_tops: dict[tuple[str, ...], dict[str, list[float]]] = {}  # by what tables measure
         self._tops: dict[str, list[float]] = {}  # interface -> the highest of each measure
+        self._idle: dict[str, str] = {}  # row behind its time -> its interface, which carried nothing
+
+    def take_all(self, texts: Sequence[str], at: int, first: int) -> int:
+        """Use lines; most interfaces of most nodes are idle, and their rows differ in the time only."""
+        for place in range(at, len(texts)):
+            text = texts[place]
+            name = self._idle.get(text[_CLOCK:])
+            if (name in self._names or name in self._ENDS) and _begins_with_time(text):
+                continue
+            if not self.take(text, first + place):
+                return place
+        return len(texts)
 
     def take(self, text: str, number: int) -> bool:
         """Use a line."""
@@ -146,11 +161,14 @@ class Traffic(Section):
                 self._all_tops.clear()
             self._titles, self._words = text.partition("IFACE")[2].split(), len(words)
             self._measures = _measures(tuple(self._titles))
+            self._idle = _idle_rows(tuple(self._titles), self._words)
             self._tops = self._all_tops.setdefault(tuple(measure[0] for measure in self._measures), {})
             return True
         elif self._titles and (row := self._ROW.match(text)) is not None:
             name, cells = row["name"], row["cells"].split()
             if name in self._ENDS or len(cells) != len(self._titles):
+                if name in self._ENDS and words[-titles - 1 : -titles] == [name]:
+                    self._remember(name, text)
                 return True
             if len(self._names) < _NAMES:
                 self._names.add(name)
@@ -172,7 +190,20 @@ class Traffic(Section):
             if value > highest[place]:
                 highest[place] = value
                 self.number("sar", f"{what} of {name}", factor * value, unit, at, self._host)
+        if not any(numbers):
+            self._remember(name, at[1])
         return True
+
+    def _remember(self, name: str, row: str) -> None:
+        """Note that a row of an interface adds nothing, whatever time it begins with."""
+        is_short = len(self._idle) < _IDLE and len(row) <= _LONGEST
+        if is_short and _begins_with_time(row) and not row.startswith(name):
+            self._idle[row[_CLOCK:]] = name
+
+
+def _begins_with_time(row: str) -> bool:
+    """Whether a row begins with a time, or with digits that are as wide."""
+    return row[:_CLOCK].replace(":", "").isdecimal()
 
 
 def _numbers(cells: list[str]) -> list[float] | None:
@@ -204,6 +235,12 @@ def _measures(titles: tuple[str, ...]) -> list[tuple[str, str, _Combined, int, l
         for what, unit, combined, factor, listed in _MEASURES
         if any(title in place for title in listed)
     ]
+
+
+@lru_cache(1 << 6)
+def _idle_rows(_titles: tuple[str, ...], _words: int) -> dict[str, str]:
+    """The rows without traffic below these titles, so many words wide, that any node has printed."""
+    return {}
 
 
 SECTIONS: tuple[type[Section], ...] = (Bond, PortInfo, PortFiles, Traffic)

@@ -53,6 +53,18 @@ def test_clocks_of_twelve_hours_and_means_in_another_language() -> None:
     assert [("node03", 1, 96, 25.0)] == [(use.host, use.samples, use.cpus, use.cpu_mean) for use in read(text)]
 
 
+CELLS = "all 20.00 0.00 5.00 10.00 0.00 65.00"
+
+
+@pytest.mark.parametrize("time", ["", "08:00:11 ", "08:00:11 AM ", "AM ", "08:00:11 AM AM ", "Moyenne : ", "0 "])
+@pytest.mark.parametrize("cells", [CELLS, f"{CELLS} 0.00", CELLS[:-6], "eth0" + 8 * " 0.00", ""])
+def test_a_row_is_as_wide_as_its_titles_behind_its_time(time: str, cells: str) -> None:
+    head = cpu_samples._parse_head("08:00:01 AM CPU %user %nice %system %iowait %steal %idle")
+    assert head is not None
+    is_row = cells == CELLS and time in ("", "08:00:11 ", "08:00:11 AM ", "AM ")
+    assert (cpu_samples._parse_row(head, time + cells) == (65.0, 10.0)) is is_row
+
+
 def test_hosts_behind_the_prefixes_of_pdsh() -> None:
     text = (CAPTURES / "mpstat.txt").read_text()
     both = "".join(f"{host}: {line}\n" for host in ("node01", "node02") for line in text.splitlines())
