@@ -250,7 +250,7 @@ class _Reader:
         return True
 
     def _queued(self, text: str, number: int) -> bool:
-        spans = self._queue_rows.match(text)
+        spans = self._queue_rows.of(text)
         if spans is None:
             return False
         start, stop = spans[0]

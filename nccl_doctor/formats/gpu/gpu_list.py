@@ -4,14 +4,18 @@
 
 import re
 from collections import defaultdict
+from collections.abc import Iterator
+from itertools import compress, repeat
 
 from nccl_doctor.facts.store import Facts
 from nccl_doctor.facts.tables import ListedGpu
 from nccl_doctor.formats.declaration import Reading
+from nccl_doctor.formats.line_forms import FormMemo
 from nccl_doctor.inputs.streams import Readable
-from nccl_doctor.inputs.text_lines import plain_lines
+from nccl_doctor.inputs.text_lines import plain_batches
 
 _MOST = 200_000  # GPUs of one file
+_MANY = 8  # lines of one writer from which on it pays to look at them together
 _GPU = re.compile(r"GPU (?P<gpu>\d{1,4}): (?P<model>\S.{0,80}?) \(UUID: (?P<uuid>GPU-[0-9a-f-]{8,40})\)")
 _DEVICE = re.compile(r" {2,4}MIG (?P<profile>\S{1,20}) +Device +\d{1,2}: \(UUID: MIG-")
 _DISCOVERED = re.compile(
@@ -72,6 +76,27 @@ class _Agents:
         return self.gpus - 1, {"model": model, "uuid": uuid}
 
 
+class _Listed:
+    """The lines of a stream that may tell something of a GPU: their number, the host that wrote them, and their text."""
+
+    def __init__(self, stream: Readable) -> None:
+        self.lines = 0  # of the stream, as far as it was read
+        self._stream = stream
+        self._forms = FormMemo(_is_listed)
+
+    def __iter__(self) -> Iterator[tuple[int, str | None, str]]:
+        for first, label, texts in plain_batches(self._stream):
+            listed = self._forms.of_all(texts) if len(texts) >= _MANY else repeat(True)
+            for number, text in compress(enumerate(texts, first), listed):
+                yield number, label.host, text
+            self.lines = first - 1 + len(texts)
+
+
+def _is_listed(text: str) -> bool:
+    """Whether a line, or one that differs in digits only, tells something."""
+    return any(expression.match(text) is not None for expression in (_GPU, _DEVICE, _DISCOVERED, _INSTANCE, _AGENT))
+
+
 def read_format(stream: Readable, name: str, facts: Facts) -> Reading:
     """Read every list, of one node or many behind prefixes.
 
@@ -89,9 +114,9 @@ def read_format(stream: Readable, name: str, facts: Facts) -> Reading:
     agents: defaultdict[str | None, _Agents] = defaultdict(_Agents)
     gpus: dict[_Key, _Gpu] = {}
     last: dict[str | None, _Key] = {}  # the GPU that further lines of a host are about
-    number = used = 0
-    for number, label, text in plain_lines(stream):
-        host = label.host
+    listed = _Listed(stream)
+    used = 0
+    for number, host, text in listed:
         fields: dict[str, str | None] | None = None
         if (found := _GPU.match(text)) is not None:
             key = host, "nvidia-smi", int(found["gpu"])
@@ -128,4 +153,4 @@ def read_format(stream: Readable, name: str, facts: Facts) -> Reading:
         for (host, tool, number_), gpu in gpus.items()
     )  # fmt: skip
     note = f"lists more than {_MOST:,} GPUs; the others were left out" if len(gpus) >= _MOST else None
-    return Reading(number, used, note)
+    return Reading(listed.lines, used, note)

@@ -115,7 +115,7 @@ class _Table:
         _, name, bus, state, _ = cells
         line = number, text
         row = self._open
-        if row is not None and _loads.match(name) is not None:
+        if row is not None and _loads.of(name) is not None:
             row["load"] = name, bus, state
             if is_refused(text):
                 self._refused(row["gpu"], _parse_load(name, bus, state)[1], line)
