@@ -6,15 +6,17 @@ lines of a shape. The words whose digits matter, because they name the writer, a
 
 import re
 from collections.abc import Callable, Generator, Iterator, Sequence
-from itertools import groupby, takewhile
+from itertools import chain, groupby, takewhile
 from operator import itemgetter
 
+from nccl_doctor.common import digit_shapes
 from nccl_doctor.inputs import prefixes
 from nccl_doctor.inputs.prefix_checks import MOST_TOLD, kind_of
 from nccl_doctor.inputs.prefixes import NOTHING, ZEROS, Label, Peeled
 
 _FEW, _MANY = 8, 512  # lines that are looked at together behind one with another prefix, and in the middle
 _SHAPES = 1 << 14  # texts without digits that are remembered
+_TOGETHER = 1 << 6  # new lines whose hexadecimal numbers are looked for at once
 _RUNS = 1 << 6  # texts of many lines without digits that are remembered
 _KINDS = 1 << 8  # of prefixes
 _SHORT = 4  # runs of fewer lines than this, so many one after another, are of prefixes that change with each line
@@ -114,9 +116,10 @@ class PrefixForms:
 class _Behind:
     """What was found behind prefixes of one kind."""
 
-    __slots__ = ("lines", "runs", "whole")
+    __slots__ = ("codes", "lines", "runs", "whole")
 
     def __init__(self) -> None:
+        self.codes: set[bytes] = set()  # shapes of texts with hexadecimal numbers that have no further prefix
         self.lines: dict[bytes, bool] = {}  # text without digits -> has no further prefix
         self.runs: set[bytes] = set()  # the same of several lines of which none has one
         self.whole: set[bytes] = set()  # the same of runs with their prefixes
@@ -276,30 +279,53 @@ class PrefixSplitter:
         shapes = shape.split(b"\n")
         plain = len(shapes)
         if not all(map(self._known.lines.get, shapes)):
-            pairs = zip(shapes, text.split(b"\n"), strict=True)
-            plain = next((at for at, pair in enumerate(pairs) if not self._is_plain(*pair)), plain)
+            lines = text.split(b"\n")
+            parts = (slice(at, at + _TOGETHER) for at in range(0, plain, _TOGETHER))
+            are_plain = chain.from_iterable(self._are_plain(shapes[part], lines[part]) for part in parts)
+            plain = next((at for at, is_plain in enumerate(are_plain) if not is_plain), plain)
         if plain == len(shapes) > 1:
             if len(self._known.runs) >= _RUNS:
                 self._known.runs.clear()
             self._known.runs.add(shape)
         return texts[:plain]
 
-    def _is_plain(self, shape: bytes, text: bytes) -> bool:
+    def _are_plain(self, shapes: Sequence[bytes], texts: Sequence[bytes]) -> Iterator[bool]:
+        """Whether each of these texts has no further prefix."""
         lines = self._known.lines
-        known = lines.get(shape)
-        if known is None:
-            if len(lines) >= _SHAPES:
-                lines.clear()
-            line = (self._prefix + text).decode("utf-8", "replace")
-            found = prefixes.layout(line) if self._opened(line) == line else None
-            size = len(line) - len(text.decode("utf-8", "replace"))
-            known = lines[shape] = (
-                found is not None
-                and all(end <= size for _, end in found.words)
-                and (self._label, line[size:])
-                in (prefixes.split(line, timeless=True), prefixes.split(line, _surely(self._label.host), timeless=True))
-            )
-        return known
+        new = [at for at, shape in enumerate(shapes) if shape not in lines]
+        coded = dict(zip(new, digit_shapes.shapes_of([texts[at] for at in new]), strict=True))
+        for at, (shape, text) in enumerate(zip(shapes, texts, strict=True)):
+            known = lines.get(shape)
+            yield self._is_plain(shape, text, coded.get(at, b"")) if known is None else known
+
+    def _is_plain(self, shape: bytes, text: bytes, coded: bytes) -> bool:
+        """The same of a new text; in the shape `coded` its hexadecimal numbers are masked."""
+        if coded in self._known.codes:
+            return True
+        line = text.decode("utf-8", "replace")
+        is_plain = self._has_no_prefix(line)
+        if is_plain and (variants := digit_shapes.variants(line, coded)) and all(map(self._has_no_prefix, variants)):
+            if len(self._known.codes) >= _SHAPES:
+                self._known.codes.clear()
+            self._known.codes.add(coded)
+        else:
+            if len(self._known.lines) >= _SHAPES:
+                self._known.lines.clear()
+            self._known.lines[shape] = is_plain
+        return is_plain
+
+    def _has_no_prefix(self, text: str) -> bool:
+        """Whether a text behind the prefix has no further one, whatever its digits are."""
+        begin = self._prefix.decode("utf-8", "replace")
+        line = begin + text
+        found = prefixes.layout(line) if self._opened(line) == line else None
+        size = len(begin)
+        return (
+            found is not None
+            and all(end <= size for _, end in found.words)
+            and (self._label, text)
+            in (prefixes.split(line, timeless=True), prefixes.split(line, _surely(self._label.host), timeless=True))
+        )
 
     def _switch(self, prefix: bytes) -> bool:
         """Whether a prefix is that of another writer of a known kind; its lines are looked for then."""

@@ -76,10 +76,22 @@ def blocks() -> list[bytes]:
     texts = [text for text in TEXTS if text not in ("97 %", "{n} {n} 10")]
     kinds = [random.choices(texts, k=random.randrange(1, 12)) for _ in range(4)]
     kinds += [["GPU {n}: ok", "", "  grün {n}", "node: x"], ["Port {n}:", "\tState: {n}"]]
+    kinds += [
+        [
+            "\tNode GUID: 0x{c}",
+            "GPU {n} (UUID: GPU-{c:.8}-4b1d-9e55-0a1b-{c:.12})",
+            "{c}: x",
+            "{c:.6} {n}",
+            "x{c}: y",
+            "0x{c:.4}: z",
+            "  {c:.5}",
+        ]
+    ]
     given = []
     for node in range(300):
         block = random.choice(kinds)
-        lines = [f"node{node % 97:02}: {text}".format(n=random.randrange(10)).encode() for text in block]
+        code = f"{random.getrandbits(64):016x}"
+        lines = [f"node{node % 97:02}: {text}".format(n=random.randrange(10), c=code).encode() for text in block]
         if not node % 7:
             lines = [line + b"\r" for line in lines]
         if node % 5:
