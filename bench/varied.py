@@ -37,7 +37,7 @@ def varied(text: str, more: str | None = None, sizes: bool = False) -> Iterator[
             if not re.search("[1-9a-f]", found[0].removeprefix("0x")) or (stays and group != "more"):
                 continue
             pieces.append(line[at : found.start(group)])
-            tokens.append(found[group])
+            tokens.append(("0x" if group == "code" else "") + found[group])
             at = found.end(group)
         pieces.append(line[at:])
         tokens.append("")
@@ -45,7 +45,8 @@ def varied(text: str, more: str | None = None, sizes: bool = False) -> Iterator[
     distinct = list(dict.fromkeys(tokens))
     seconds = {token: _seconds(token) for token in distinct if ":" in token}
     span = max(seconds.values()) - min(seconds.values()) + 1 if seconds else 0
-    width = sum(len(token) for token in distinct if token not in seconds)
+    codes = {token: len(token) - 2 for token in distinct if token.startswith("0x")}
+    width = sum(len(token) for token in distinct if token not in seconds and token not in codes)
     chance = random.Random(1)
     passed = 0
     while True:
@@ -56,6 +57,8 @@ def varied(text: str, more: str | None = None, sizes: bool = False) -> Iterator[
             if token in seconds:
                 now = (seconds[token] + passed) % _DAY
                 new[token] = f"{now // 3600:02d}:{now // 60 % 60:02d}:{now % 60:02d}"
+            elif token in codes:
+                new[token] = f"{chance.getrandbits(4 * codes[token]):0{codes[token]}x}"
             else:
                 new[token] = digits[at : at + len(token)]
                 at += len(token)
