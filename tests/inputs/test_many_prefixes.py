@@ -107,6 +107,14 @@ def test_blocks_that_many_nodes_print(size: int) -> None:
     assert split(blocks(), size) == list(map(alone, blocks()))
 
 
+@pytest.mark.parametrize("text", ["{c}: x", "{c} | x", "{c}/1: x", "GUID: 0x{c}", "GPU-{c}-1 y"])
+def test_a_word_of_hexadecimal_digits_may_be_a_host(text: str) -> None:
+    """`4a1b2c3d: ` is none, and `a41b2c3d: ` is one, though both are hexadecimal numbers."""
+    codes = ("4a1b2c3d", "2e82ff74", "a41b2c3d", "f094645c", "5b6001d7")
+    given = [f"node01: {line}".encode() for line in ("a", "b", "c", "d", *(text.format(c=code) for code in codes))]
+    assert split(given, len(given)) == list(map(alone, given))
+
+
 def test_few_runs_are_remembered() -> None:
     splitter = PrefixSplitter()
     for number in range(300):
