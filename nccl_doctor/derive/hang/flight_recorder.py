@@ -61,10 +61,12 @@ def _compare(
                     old = waiting.get(rank)
                     if not call.finished and (old is None or (call.created or 0) < (old.created or 0)):
                         waiting[rank] = call
+    alone = {rank: call for rank, call in waiting.items() if _left_behind(groups, rank, call)}
     found: list[RecorderMismatch] = []
     for group in groups:
-        found += _first_difference(facts, group, waiting)
-    found += _unanswered(facts, files, calls, groups)
+        found += _first_difference(facts, group, waiting, alone)
+    busy = set(waiting) - set(alone) if any(row.kind == "missing" for row in found) else set()
+    found += _unanswered(facts, files, calls, groups, busy)
     yield from found
     everyone = max((g.members for g in groups if g.members), key=len, default=())
     absent = [rank for rank in everyone if rank not in files]
@@ -97,7 +99,24 @@ def _groups(
     return list(groups.values())
 
 
-def _first_difference(facts: Facts, group: _Group, waiting: dict[int, RecorderCall]) -> Iterator[RecorderMismatch]:
+def _left_behind(groups: list[_Group], rank: int, call: RecorderCall) -> bool:
+    """Whether all other ranks of the group finished a call that this rank did not: it waits for none of them."""
+    group = next(group for group in groups if group.pg == call.pg and rank in group.calls)
+    others = [r for r in (group.members or group.calls) if r != rank]
+    return bool(others) and all(_has_finished(group, other, call.seq) for other in others)
+
+
+def _has_finished(group: _Group, rank: int, seq: int) -> bool:
+    """Whether a rank finished a call. A dump can leave out the finished ones, and has later ones then."""
+    calls = group.calls.get(rank, {})
+    if seq in calls:
+        return calls[seq][0].finished
+    return _last_number(group, rank) > seq and all(entries[0].finished for n, entries in calls.items() if n < seq)
+
+
+def _first_difference(
+    facts: Facts, group: _Group, waiting: dict[int, RecorderCall], alone: dict[int, RecorderCall]
+) -> Iterator[RecorderMismatch]:
     """The first collective in which the ranks of a group differ; nothing where all agree."""
     ranks = [r for r in group.files if (r in group.members if group.members else r in group.calls)]
     with_calls = [r for r in ranks if group.calls.get(r)]
@@ -113,7 +132,7 @@ def _first_difference(facts: Facts, group: _Group, waiting: dict[int, RecorderCa
         pending = [r for r, calls in entries.items() if not calls[0].finished]
         missing = [r for r in ranks if r not in entries and _last_number(group, r) < seq]
         if missing and pending:
-            kind, words = _missing(entries[pending[0]][0], len(pending), missing, waiting)
+            kind, words = _missing(entries[pending[0]][0], len(pending), missing, waiting, alone)
             yield _row(facts, group, seq, kind, missing, entries, words)
         elif pending:
             words = f"{_name(entries[pending[0]][0])}: {len(pending)} of {len(entries)} ranks have not finished it"
@@ -133,11 +152,20 @@ def _last_number(group: _Group, rank: int) -> int:
     return max(max(group.calls.get(rank, ()), default=0), group.enqueued.get(rank, 0))
 
 
-def _missing(call: RecorderCall, pending: int, missing: list[int], waiting: dict[int, RecorderCall]) -> tuple[str, str]:
+def _missing(
+    call: RecorderCall,
+    pending: int,
+    missing: list[int],
+    waiting: dict[int, RecorderCall],
+    alone: dict[int, RecorderCall],
+) -> tuple[str, str]:
     """(kind, words) for ranks that did not reach a call in which others wait."""
     words = f"{_name(call)}, in which {pending} other{' waits' if pending == 1 else 's wait'}"
-    elsewhere = {r: waiting[r] for r in missing if r in waiting}
-    if elsewhere:
+    elsewhere = {r: waiting[r] for r in missing if r in waiting and r not in alone}
+    stuck = next((r for r in missing if r in alone), None)
+    if stuck is not None:
+        words += f"; rank {stuck} has not finished {_name(alone[stuck])} of group {alone[stuck].pg}, which the others have"
+    elif elsewhere:
         rank, other = next(iter(elsewhere.items()))
         words += f"; rank {rank} waits in {_name(other)} of group {other.pg} meanwhile"
     return "missing" if len(elsewhere) < len(missing) else "elsewhere", words
@@ -210,9 +238,12 @@ def _evidence(facts: Facts, call: RecorderCall, what: str = "") -> int:
 
 
 def _unanswered(
-    facts: Facts, files: dict[int, str], calls: dict[str, list[RecorderCall]], groups: list[_Group]
+    facts: Facts, files: dict[int, str], calls: dict[str, list[RecorderCall]], groups: list[_Group], busy: set[int]
 ) -> Iterator[RecorderMismatch]:
-    """Sends and receives that wait, and whose other end does not wait for them."""
+    """Sends and receives that wait, and whose other end does not wait for them.
+
+    Ranks that are `busy` wait in a collective, which is why they do not answer.
+    """
     members = {group.pg: group.members for group in groups if group.members}
     waiting: dict[tuple[str, str, int, int], RecorderCall] = {}  # group, what, from, to
     for file in files.values():
@@ -234,8 +265,8 @@ def _unanswered(
         ref = _evidence(facts, call)
         words = f"{call.op} of rank {call.rank}, to which rank {rank} has no {answer} that waits"
         yield RecorderMismatch(
-            pg=pg, description=None, seq=call.seq, kind="p2p", ranks=str(rank), rank=rank, what=words, op=call.op,
-            waiting=1, frame=call.frame, ref=ref, refs=str(ref),
+            pg=pg, description=None, seq=call.seq, kind="p2p-busy" if rank in busy else "p2p", ranks=str(rank), rank=rank,
+            what=words, op=call.op, waiting=1, frame=call.frame, ref=ref, refs=str(ref),
         )  # fmt: skip
 
 

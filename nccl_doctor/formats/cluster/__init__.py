@@ -16,7 +16,7 @@ FORMATS = (
         tables=("accounted_job", "message", "process_end"),
         begins=compiled(
             rb"\A(?:\xef\xbb\xbf)?(?:\$ [^\n]{0,400}\n)?[ \t]{0,80}(?=[^\n]{0,4000}\bJobID(?:Raw)?\b)[A-Z][A-Za-z]{1,40}"
-            rb"(?:(?: +[A-Z][A-Za-z]{1,40}){1,80} *\r?\n-|(?:[|,;\t^~#@&:]{1,2}[A-Z][A-Za-z]{1,40}){1,80}[|,;\t^~#@&:]{0,2}\r?\n"
+            rb"(?:(?: +[A-Z][A-Za-z]{1,40}){1,200} *\r?\n-|(?:[|,;\t^~#@&:]{1,2}[A-Z][A-Za-z]{1,40}){1,200}[|,;\t^~#@&:]{0,2}\r?\n"
             rb"| (?:[A-Z][A-Za-z]{1,40} ){1,80}[A-Z][A-Za-z]{1,40}\r?\n\d)"
             rb"|\A(?=\d{1,12}(?:[_+.][\w\[\],%-]{1,60})?\|)(?=[^\n]{0,2000}\|(?:COMPLETED|FAILED|TIMEOUT|OUT_OF_MEMORY|NODE_FAIL|PREEMPTED"
             rb"|CANCELLED(?: by \d{1,10})?|RUNNING|PENDING|DEADLINE)\|)(?=[^\n]{0,2000}\|\d{1,3}:\d{1,3}(?:\||\r?\n))"

@@ -15,10 +15,10 @@ from nccl_doctor.inputs.streams import Readable
 from nccl_doctor.inputs.text_lines import plain_lines
 
 _MOST = 50_000  # rows of one file
-# Columns are in the order that `--format` asked for.
+# Columns are in the order that `--format` asked for; `--format=ALL` prints more than a hundred.
 _COLUMN_NAMES = re.compile(
     r" {0,80}(?=.{0,4000}\bJobID(?:Raw)?\b)[A-Z][A-Za-z]{1,40}"
-    r"(?:(?: +[A-Z][A-Za-z]{1,40}){1,80} *|(?:[|,;\t^~#@&:]{1,2}[A-Z][A-Za-z]{1,40}){1,80}[|,;\t^~#@&:]{0,2})$"
+    r"(?:(?: +[A-Z][A-Za-z]{1,40}){1,200} *|(?:[|,;\t^~#@&:]{1,2}[A-Z][A-Za-z]{1,40}){1,200}[|,;\t^~#@&:]{0,2})$"
 )
 _BETWEEN = re.compile(r"[|,;\t^~#@&:]{1,2}")
 _RULE = re.compile(r"-+(?: +-+)+\s*$")

@@ -18,7 +18,7 @@ from nccl_doctor.inputs.text_lines import Joined, Sections, plain_lines, read_he
 _MOST_NODES = 100_000
 _STATE_HEADS = re.compile(
     rb"NodeName=\S{1,80} (?:Arch=|CoresPerSocket=)|REASON +USER +TIMESTAMP +NODELIST|NODELIST +NODES +PARTITION +STATE"
-    rb"|PARTITION +AVAIL +TIMELIMIT +NODES +STATE|NODELIST\(REASON\)|(?m:^[A-Z_()|:]{0,200}(?:JOBID\||NODELIST\||\|NODELIST))"
+    rb"|PARTITION +AVAIL +TIMELIMIT +NODES +STATE|NODELIST\(REASON\)|(?m:^[A-Z_()|:/ ]{0,1500}(?:JOBID\||NODELIST\||\|NODELIST))"
 )
 _NODE_ROWS = re.compile(rb"(?m:^(?: {3}[A-Z]|NodeName=)[^\r\n]{1,4000}\n|^\n(?!\n)){1,1000}")
 _NODE_FIELD = re.compile(r"(?<!\S)[A-Z][A-Za-z]{1,30}=")
@@ -153,7 +153,9 @@ class _Reader:
         return row is not None
 
     def _parted(self, titles: list[str]) -> Callable[[str, int], bool] | None:
-        """The table of a list whose format has `|` between the columns."""
+        """The table of a list whose format has `|` between the columns, `%all` too: there a title can stand twice."""
+        if not titles[-1].strip():
+            titles = titles[:-1]
         at = {title.strip(): place for place, title in enumerate(titles)}
         state = at.get("STATE", at.get("ST"))
         job, nodes, why = at.get("JOBID"), at.get("NODELIST"), at.get("NODELIST(REASON)", at.get("REASON"))
@@ -162,7 +164,7 @@ class _Reader:
 
         def take(text: str, number: int) -> bool:
             cells = [cell.strip() for cell in text.split("|")]
-            if len(cells) != len(titles) or not cells[state]:
+            if not len(titles) <= len(cells) <= len(titles) + 1 or any(cells[len(titles) :]) or not cells[state]:
                 return False
             told = cells[why] if why is not None else ""
             if job is None:

@@ -40,6 +40,8 @@ def test_a_queue_with_bars(title: str, tmp_path: Path) -> None:
         ("gpu07 drain GPU fell off\ngpu08 idle none\n", [("gpu07", "DRAIN", "GPU fell off"), ("gpu08", "IDLE", None)]),
         ("NODELIST|STATE|REASON\ngpu07|drained|GPU fell off\ngpu08|idle|none\n",
          [("gpu07", "DRAINED", "GPU fell off"), ("gpu08", "IDLE", None)]),
+        ("AVAIL|CPUS|S:C:T|NODES(A/I) |STATE|REASON |NODELIST |STATE |USER\nup|80|2:20:2|0/0 |drain*|GPU fell off |gpu07 |drained* |root |\n",
+         [("gpu07", "DRAINED*", "GPU fell off")]),
     ],
 )  # fmt: skip
 def test_nodes_without_titles_and_with_bars(text: str, rows: list[tuple[str, str, str | None]], tmp_path: Path) -> None:

@@ -143,6 +143,26 @@ def test_a_chain_of_groups_ends_at_the_rank_that_waits_nowhere(tmp_path: Path) -
     assert {"0": ("elsewhere", 1), "1": ("missing", 2)} == found
 
 
+def test_a_rank_whose_gpu_stands_waits_for_nobody(tmp_path: Path) -> None:
+    """Dumps of open calls only: rank 1 has calls open that the others finished, and did not reach those in which they wait."""
+    config = {"0": {"name": "0", "desc": "tp", "ranks": "[0, 1]"}, "1": {"name": "1", "desc": "ep", "ranks": "[0, 1, 2]"}}
+
+    def opened(rank: int, group: str, *numbers: int) -> list[make.Entry]:
+        named = (group, config[group]["desc"])
+        return [make.waiting(make.entry(rank, n, process_group=named)) for n in numbers]
+
+    send = make.waiting(make.entry(2, 9, "send 2->0", process_group=("1", "ep"), is_p2p=True, p2p_seq_id=1))
+    own = {
+        0: [*opened(0, "1", 3), *opened(0, "0", 6, 7)],
+        1: [*opened(1, "0", 5), *opened(1, "1", 2)],
+        2: [*opened(2, "1", 3), send],
+    }
+    dumps = {r: {**make.dump(entries, 3), "pg_config": config, "pg_status": {}} for r, entries in own.items()}
+    found = compare(dumps, tmp_path)
+    assert {("1", "missing", 1), ("0", "missing", 1), ("1", "p2p-busy", 0)} == {(m.pg, m.kind, m.rank) for m in found}
+    assert "rank 1 has not finished all_reduce (number 2) of group 1, which the others have" in found[0].what
+
+
 def test_a_rank_without_a_dump_is_named(tmp_path: Path) -> None:
     dumps = {r: make.dump(make.missing(r), 4) for r in (0, 1, 3)}
     found = {m.kind: m.ranks for m in compare(dumps, tmp_path)}

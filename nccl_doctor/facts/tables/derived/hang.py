@@ -97,7 +97,7 @@ class RecorderMismatch(NamedTuple):
     pg: str
     description: str | None
     seq: int
-    kind: str  # type, size, dtype, missing, stuck, p2p, absent (no dump of a member), elsewhere (missing, but waiting in another group)
+    kind: str  # type, size, dtype, missing, stuck, absent (no dump), elsewhere (missing, waits in another group), p2p, p2p-busy (likewise)
     ranks: str  # those that differ, are missing or wait, comma-separated
     rank: int | None  # where it is one
     what: str  # in words
