@@ -17,7 +17,7 @@ SINGLE = b":::NVLOGv"  # DLLogger before version 1: a line a number
 LITERALS = (*EVENTS, SINGLE, dllogger.LITERAL, dllogger.SHOWN)
 _LINE = compiled(
     rb":::(?:MLL|(?:MLP|NVLOG)v\d\.\d{1,2}\.\d{1,2} \S{1,80}) (\d{9,11}(?:\.\d{1,12})?|0\.0) "
-    rb"(?:\([^()\n]{1,300}\) )?([^\s:(){}]{1,80})(?:: ([^\n]{1,20000}))?"
+    rb"(?:\([^()\n]{1,300}\) )?([^\s:(){}]{1,80})(?: ?: ([^\n]{1,20000}))?"
 )
 _REACHED = compiled(rb'"global_step" ?: ?(\d{1,12})')
 _decode = json.JSONDecoder().raw_decode

@@ -40,7 +40,7 @@ def test_a_queue_with_bars(title: str, tmp_path: Path) -> None:
         ("gpu07 drain GPU fell off\ngpu08 idle none\n", [("gpu07", "DRAIN", "GPU fell off"), ("gpu08", "IDLE", None)]),
         ("NODELIST|STATE|REASON\ngpu07|drained|GPU fell off\ngpu08|idle|none\n",
          [("gpu07", "DRAINED", "GPU fell off"), ("gpu08", "IDLE", None)]),
-        ("AVAIL|CPUS|S:C:T|NODES(A/I) |STATE|REASON |NODELIST |STATE |USER\nup|80|2:20:2|0/0 |drain*|GPU fell off |gpu07 |drained* |root |\n",
+        ("AVAIL|S:C:T|NODES(A/I) |STATE|REASON |NODELIST |STATE |USER\nup|2:20:2|0/0 |drain*|GPU fell off |gpu07 |drained* |root |\n",
          [("gpu07", "DRAINED*", "GPU fell off")]),
     ],
 )  # fmt: skip

@@ -38,6 +38,7 @@ def event(key: str, at: float, value: object = None, **details: object) -> str:
         (FIRST, ':::MLPv0.5.0 ssd 1790000000.25 (train.py:90) run_stop: {"success": false}', "run_stop", None, {"status": "aborted"}),
         (FIRST, ':::MLPv0.5.0 ssd 1790000000.25 (train.py:90) run_stop: {"success": "true"}', "run_stop", None, {"status": "success"}),
         (FIRST, ":::MLPv0.5.0 ssd 1790000000.25 (train.py:90) quality_target: 0.21", "quality_target", 0.21, {}),
+        (FIRST, ':::MLPv0.5.0 ssd 1790000000.25 (train.py:95) learning_rate : { "value": 0.5 }', "learning_rate", 0.5, {}),
         (SINGLE, ":::NVLOGv0.2.2 Glow 1790000000.25 (logger.py:9) train_iter_items/sec: 5120.5", "train_iter_items/sec", 5120.5, {}),
     ],
 )  # fmt: skip
