@@ -164,7 +164,9 @@ def _missing(
     elsewhere = {r: waiting[r] for r in missing if r in waiting and r not in alone}
     stuck = next((r for r in missing if r in alone), None)
     if stuck is not None:
-        words += f"; rank {stuck} has not finished {_name(alone[stuck])} of group {alone[stuck].pg}, which the others have"
+        words += (
+            f"; rank {stuck} has not finished {_name(alone[stuck])} of group {alone[stuck].pg}, which the others have"
+        )
     elif elsewhere:
         rank, other = next(iter(elsewhere.items()))
         words += f"; rank {rank} waits in {_name(other)} of group {other.pg} meanwhile"

@@ -145,7 +145,10 @@ def test_a_chain_of_groups_ends_at_the_rank_that_waits_nowhere(tmp_path: Path) -
 
 def test_a_rank_whose_gpu_stands_waits_for_nobody(tmp_path: Path) -> None:
     """Dumps of open calls only: rank 1 has calls open that the others finished, and did not reach those in which they wait."""
-    config = {"0": {"name": "0", "desc": "tp", "ranks": "[0, 1]"}, "1": {"name": "1", "desc": "ep", "ranks": "[0, 1, 2]"}}
+    config = {
+        "0": {"name": "0", "desc": "tp", "ranks": "[0, 1]"},
+        "1": {"name": "1", "desc": "ep", "ranks": "[0, 1, 2]"},
+    }
 
     def opened(rank: int, group: str, *numbers: int) -> list[make.Entry]:
         named = (group, config[group]["desc"])
