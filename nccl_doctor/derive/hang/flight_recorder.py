@@ -110,7 +110,7 @@ def _has_finished(group: _Group, rank: int, seq: int) -> bool:
     """Whether a rank finished a call. A dump can leave out the finished ones, and has later ones then."""
     calls = group.calls.get(rank, {})
     if seq in calls:
-        return calls[seq][0].finished
+        return bool(calls[seq][0].finished)
     return _last_number(group, rank) > seq and all(entries[0].finished for n, entries in calls.items() if n < seq)
 
 
