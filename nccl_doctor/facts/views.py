@@ -221,6 +221,8 @@ VIEWS = (
           AND NOT (k.severity = 'note' AND coalesce((SELECT in_order FROM job_end), 0))
           -- what kept the processes from starting did not: the job ended in order, or made steps behind it
           AND NOT (k.fault IS 'launch-failed' AND (coalesce((SELECT in_order FROM job_end), 0) OR coalesce(k.last_line < made.line, 0)))
+          -- a command that a running job did not find: its ranks made steps, or had a communicator whose watchdog spoke
+          AND NOT (k.message = 'command-not-found' AND (made.line IS NOT NULL OR EXISTS (SELECT 1 FROM watchdog)))
         """,
     ),
     View(

@@ -35,6 +35,17 @@ def test_a_failure_names_its_peer() -> None:
     assert [(1,)] == facts.sql("SELECT links_up FROM rdma_state")[1]
 
 
+def test_a_command_that_a_running_job_did_not_find_is_no_failed_launch() -> None:
+    missing = "/bin/sh: gpustat: command not found\n"
+    late = (
+        "[E ProcessGroupNCCL.cpp:587] [Rank 1] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=7, OpType=BROADCAST,"
+        " Timeout(ms)=1800000) ran for 1803000 milliseconds before timing out.\n"
+    )
+    rows = "SELECT fault FROM reported_fault WHERE message = 'command-not-found'"
+    assert [("launch-failed",)] == analyze.read_text(missing).sql(rows)[1]
+    assert [] == analyze.read_text(missing + late).sql(rows)[1]
+
+
 def test_a_gpu_that_died_makes_the_failure_a_consequence() -> None:
     facts = analyze.read_text(LOG + "[12345.6] NVRM: Xid (PCI:0000:3b:00): 79, GPU has fallen off the bus.\n")
     assert [(0,)] == facts.sql("SELECT links_up FROM rdma_state")[1]
