@@ -117,7 +117,9 @@ RULES: tuple[Rule, ...] = (
     _rule(
         "stamp-brackets",
         "[",
-        rf"\[(?P<stamp>{_DATE})\](?:: | |$|(?=\[))",
+        # Determined puts the first digits of the container and the rank behind it
+        rf"\[(?P<stamp>{_DATE})\](?:(?:: | )(?:[0-9a-f]{{8}} (?:\[rank=(?P<rank>\d{{1,7}})\] )?\|\| (?:{_LEVEL}: )?)?|$|(?=\[))",
+        "[2025-11-04T14:03:24.421666Z] 8de2ca81 [rank=3] || Traceback (most recent call last):",
         "[2025-11-04 14:03:24] node01:101:140 [0] init.cc:2053 NCCL WARN Cuda failure 'out of memory'",
         "[2025-11-04 14:03:24,123] [INFO] [launch.py:315:sigkill_handler] Killing subprocess 101",
     ),
