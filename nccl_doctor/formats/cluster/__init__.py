@@ -124,6 +124,8 @@ FORMATS = (
             b" TIMESTAMP           NODELIST",
             b"NODELIST   NODES",
             b"NODELIST(REASON)",
+            b"NODELIST     ",
+            b"REASON     ",
             b"JOBID|",
             b"NODELIST|",
             b"|NODELIST",

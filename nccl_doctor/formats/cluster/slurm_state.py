@@ -19,6 +19,7 @@ _MOST_NODES = 100_000
 _STATE_HEADS = re.compile(
     rb"NodeName=\S{1,80} (?:Arch=|CoresPerSocket=)|REASON +USER +TIMESTAMP +NODELIST|NODELIST +NODES +PARTITION +STATE"
     rb"|PARTITION +AVAIL +TIMELIMIT +NODES +STATE|NODELIST\(REASON\)|(?m:^[A-Z_()|:/ ]{0,1500}(?:JOBID\||NODELIST\||\|NODELIST))"
+    rb"|(?m:^(?=[^\r\n]{0,600}NODELIST)[A-Z_()|:/ ]{0,600}(?:REASON|STATE) {3,})"
 )
 _NODE_ROWS = re.compile(rb"(?m:^(?: {3}[A-Z]|NodeName=)[^\r\n]{1,4000}\n|^\n(?!\n)){1,1000}")
 _NODE_FIELD = re.compile(r"(?<!\S)[A-Z][A-Za-z]{1,30}=")
@@ -38,6 +39,8 @@ _STATED_ROW = re.compile(
     r"([A-Za-z][\w.,\[\]-]{0,200})\s+((?:idle|alloc(?:ated)?|mix(?:ed)?|drain(?:ed|ing)?|drng|down|comp(?:leting)?|maint|resv|reserved|fail|planned"
     r"|plnd)[*~#!%$@^-]{0,2})(?:\s+(\S.{0,300}?))?\s*$"
 )
+_UNTOLD = "DOWN OR DRAINED"
+_TITLE, _NODES = re.compile(r"\S{1,80}"), re.compile(r"[A-Za-z][\w.,\[\]-]{0,200}")
 _HEAD = 1 << 12  # bytes in which rows without titles are known from others
 _WHOLE = re.compile(r"\d{1,9}")
 _NUMBER = re.compile(r"\d{1,12}(?:\.\d{1,6})?")
@@ -101,13 +104,23 @@ class _Reader:
 
     def rows(self) -> Iterator[SchedulerNode | QueuedJob]:
         self._close()
-        yield from self._nodes.values()
+        yield from self._joined_nodes()
         for number, text, _ in sorted(self._jobs.values(), key=itemgetter(0)):  # evidence is numbered as the lines are
             self._facts.evidence(self._name, number, text.strip())
         for job, (number, text, said) in self._jobs.items():
             name, state, reason, nodes = said or _queued_job(text)
             ref = self._facts.evidence(self._name, number, text.strip())
             yield QueuedJob(job[:80], self._name, name, state, reason, nodes, ref)
+
+    def _joined_nodes(self) -> Iterator[SchedulerNode]:
+        """The nodes; those of `sinfo -R`, which shows no state, are one with those that another list shows without a reason."""
+        bare = {node.host: node for node in self._nodes.values() if node.reason is None}
+        told = {node.host for node in self._nodes.values() if node.state == _UNTOLD} & bare.keys()
+        for node in self._nodes.values():
+            if node.host in told and node.state == _UNTOLD:
+                yield bare[node.host]._replace(reason=node.reason, ref=node.ref)
+            elif node.host not in told or node is not bare[node.host]:
+                yield node
 
     def take(self, text: str, number: int) -> bool:
         """Whether a line is part of a table."""
@@ -126,6 +139,8 @@ class _Reader:
         if len(titles) > 1:
             return self._parted(titles)
         titles = text.split()
+        if (table := self._of_widths(text, titles)) is not None:
+            return table
         if titles[-1:] == ["NODELIST(REASON)"]:
             return self._queued
         if titles[:4] == ["REASON", "USER", "TIMESTAMP", "NODELIST"]:
@@ -133,6 +148,32 @@ class _Reader:
         if titles[:4] == ["NODELIST", "NODES", "PARTITION", "STATE"]:
             return self._long
         return self._short if titles[:2] == ["PARTITION", "AVAIL"] and titles[-1] == "NODELIST" else None
+
+    def _of_widths(self, text: str, titles: list[str]) -> Callable[[str, int], bool] | None:
+        """The table of `sinfo --Format=reason:40,nodelist`: columns of fixed width in any order, with a reason or a state."""
+        if not 1 < len(titles) < 20 or "NODELIST" not in titles or not {"REASON", "STATE"} & set(titles):
+            return None
+        starts = [match.start() for match in _TITLE.finditer(text)]
+        padded = [text[start - 3 : start].isspace() for start in starts[1:]]
+        if not all(padded) or {"TIMESTAMP", "AVAIL", "PARTITION", "JOBID"} & set(titles):
+            return None
+
+        def take(line: str, number: int) -> bool:
+            cells = [line[start:end].strip() for start, end in zip(starts, [*starts[1:], None], strict=True)]
+            found = dict(zip(titles, cells, strict=True))
+            if any(line[start - 1 : start] not in ("", " ") for start in starts[1:]) or not _NODES.fullmatch(
+                found["NODELIST"]
+            ):
+                return False
+            reason = found.get("REASON")
+            state = found.get("STATE", _UNTOLD if reason not in ("", "none") else "")
+            if state:
+                self._add(
+                    found["NODELIST"], state, reason if reason not in ("", "none", "N/A") else None, (number, line)
+                )
+            return bool(state)
+
+        return take
 
     def of_rows(self, head: str) -> Callable[[str, int], bool] | None:
         """The table of rows without titles with which a text begins; None for any other text."""
@@ -230,7 +271,7 @@ class _Reader:
     def _why(self, text: str, number: int) -> bool:
         row = _WHY_ROW.match(text)
         if row is not None:
-            self._add(row[4], "DOWN OR DRAINED", row[1], (number, text))
+            self._add(row[4], _UNTOLD, row[1], (number, text))
         return row is not None
 
     def _long(self, text: str, number: int) -> bool:

@@ -102,11 +102,16 @@ class SingleNumbers:
             self._epoch = value
         ended = None
         if key in ("train_iter_start", "train_epoch_stop", "run_stop"):
-            if self._step is not None and self._data:
-                ended = {"step": [self._epoch, self._step], "timestamp": self._when, "data": self._data}
+            if self._data:
+                step = [self._epoch] if self._step is None else [self._epoch, self._step]
+                ended = {"step": step, "timestamp": self._when, "data": self._data}
             self._step = value if key == "train_iter_start" and isinstance(value, int) else None
             self._data = {}
-        elif self._step is not None and isinstance(value, int | float) and "epoch" not in key:
+        elif (
+            isinstance(value, int | float)
+            and "epoch" not in key
+            and (self._step is not None or key == "train_throughput")
+        ):
             self._data[key.replace("train_iter_", "").replace("train_iteration_", "")] = float(value)
             self._when = event["time_s"]
         return ended

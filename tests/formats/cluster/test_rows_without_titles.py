@@ -40,6 +40,12 @@ def test_a_queue_with_bars(title: str, tmp_path: Path) -> None:
         ("gpu07 drain GPU fell off\ngpu08 idle none\n", [("gpu07", "DRAIN", "GPU fell off"), ("gpu08", "IDLE", None)]),
         ("NODELIST|STATE|REASON\ngpu07|drained|GPU fell off\ngpu08|idle|none\n",
          [("gpu07", "DRAINED", "GPU fell off"), ("gpu08", "IDLE", None)]),
+        ("REASON             NODELIST       \nLow RealMemory     gpu[07-09]     \nGPU fell off       gpu11          \n",
+         [("gpu11", "DOWN OR DRAINED", "GPU fell off"), ("gpu[07-09]", "DOWN OR DRAINED", "Low RealMemory")]),
+        ("PARTITION AVAIL  TIMELIMIT  NODES  STATE NODELIST\ngpu*         up   infinite      1  drain gpu11\n\n"
+         "REASON             NODELIST       \nGPU fell off       gpu11          \n", [("gpu11", "DRAIN", "GPU fell off")]),
+        ("NODELIST            STATE               REASON              \ngpu07               drained             GPU fell off        \n",
+         [("gpu07", "DRAINED", "GPU fell off")]),
         ("AVAIL|S:C:T|NODES(A/I) |STATE|REASON |NODELIST |STATE |USER\nup|2:20:2|0/0 |drain*|GPU fell off |gpu07 |drained* |root |\n",
          [("gpu07", "DRAINED*", "GPU fell off")]),
     ],

@@ -107,6 +107,15 @@ def test_iterations_of_the_first_dllogger() -> None:
     assert [*range(2048, 2058)] * 2 == [step.rate for step in steps]
 
 
+def test_an_epoch_without_iterations_has_the_rate_that_it_ends_with() -> None:
+    text = ""
+    for epoch in range(3):
+        head = f":::NVLOGv0.1.0 ncf {START + 2 * epoch:.3f} (ncf.py:9)"
+        text += f"{head} train_epoch_start: {epoch}\n{head} train_throughput: {4096.0 + epoch}\n{head} train_epoch_stop: {epoch}\n"
+        text += f"{head} eval_throughput: 9.0\n"
+    assert [4096.0, 4097.0, 4098.0] == [step.rate for step in read(text).rows(Step)]
+
+
 def test_a_fraction_of_an_epoch_is_no_step() -> None:
     text = "".join(
         f"DLL 2026-11-02 10:00:{second:02}.100000 - Iteration {second} | acc : 0.5 % | iteration_time : 20.0 ms | loss : 0.9 \n"
