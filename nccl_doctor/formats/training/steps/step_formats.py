@@ -334,7 +334,7 @@ TOOLS = (
         b"\tTok/s ",
         "gnmt",
         "tokens/s",
-        "job",
+        "process",
         by(rb"TRAIN " + _EPOCH + rb"\]\s+Time " + SECONDS + rb" .{0,40}?Data " + DATA + rb" .{0,40}?Tok/s " + RATE),
     ),
     Tool(
