@@ -121,6 +121,22 @@ def test_what_stands_in_a_gap_does_not_hide_a_message(message: KnownMessage, gap
     assert all(catalogue.catalogue().find(filled(one, gap), message.where) is not None for one in message.match)
 
 
+@pytest.mark.parametrize(
+    "line",
+    [
+        "torch.distributed.elastic.agent.server.api: [INFO] Done waiting for other agents. Elapsed: 0.0031 seconds",
+        "mlx5_core 0000:41:00.1: mlx5_pcie_event:310:(pid 77): Detected insufficient power on the PCIe slot (25W).",
+        "WARNING: Open MPI will create a shared memory backing file in a",
+        "Linux kernel knem support was requested via the btl_sm_use_knem MCA parameter, but it is not available.",
+        "  gres.conf: |",
+        "The container and the host have different user namespaces",
+    ],
+)
+def test_what_healthy_runs_print_too_is_no_failure(line: str) -> None:
+    hit = catalogue.catalogue().find(line)
+    assert hit is None or hit.message.grade() == "note"
+
+
 def test_commands_of_advice_are_marked_as_such() -> None:
     bare = re.compile(
         r"(?:nvidia-smi|ibstat|ulimit|dmesg|lsmod|ldconfig|ls|df|free|env|ip|fi_info|rocm-smi|ibv_devinfo)\b"
