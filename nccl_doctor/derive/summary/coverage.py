@@ -20,6 +20,7 @@ from nccl_doctor.facts.tables import (
     Library,
     Link,
     Message,
+    MlperfRun,
     Network,
     NodeGpu,
     Progress,
@@ -55,7 +56,7 @@ CAPTURE = {
     needs=SOURCES,
     reads=[
         Job, JobFact, Rank, Link, ThroughputRun, BenchRow, BenchRun, Timeline, Trace, TraceOp, InspectorColl, CommOp, Progress, Collective,
-        Network, Env, Library, RecorderCall, GpuUse, NodeGpu, Collection, Message, RollCall, Scalar,
+        Network, Env, Library, RecorderCall, GpuUse, NodeGpu, Collection, Message, RollCall, Scalar, MlperfRun,
     ],
 )  # fmt: skip
 def coverage(facts: Facts) -> Iterator[Coverage]:
