@@ -7,7 +7,7 @@ from nccl_doctor.diagnosis.verdict import ENDED_WELL
 from nccl_doctor.facts.store import Facts
 
 # Groups of rules that say why a job does not start. A network that was not used and a GPU that fails are faults whatever the end.
-_IN_THE_WAY = ("cuda", "start")
+_IN_THE_WAY = ("cuda", "node-software", "start")
 
 
 def soften(items: Sequence[Found], facts: Facts) -> None:

@@ -37,6 +37,14 @@ def test_an_error_of_a_job_that_ended_in_order(tmp_path: Path, files: dict[str, 
     assert severity == told(tmp_path, **files)["no-gpu-visible"].severity
 
 
+def test_a_step_that_failed_before_a_run_that_succeeded_is_not_the_end(tmp_path: Path) -> None:
+    (tmp_path / "job.log").write_text(
+        "\n".join(["srun: error: node1: task 0: Exited with exit code 1", *PASSED]) + "\n"
+    )
+    report, _, _ = analyze.analyze([str(tmp_path)])
+    assert ("ended in order", set()) == (report.job["end"], {f.name for f in report.findings if f.severity != "note"})
+
+
 def test_a_network_that_was_not_used_is_an_error_whatever_the_end() -> None:
     report = analyze.report_of(analyze.read_text("\n".join(said.text for said in simulated("ofi-wrong-provider"))))
     assert ("ofi-wrong-provider", "error") == (report.findings[0].name, report.findings[0].severity)
