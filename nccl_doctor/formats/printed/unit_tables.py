@@ -6,6 +6,7 @@ size        time(us)     bw(MB/s)
 """
 
 import re
+from math import isfinite
 
 from nccl_doctor.common.expressions import compiled
 from nccl_doctor.formats.printed.series import NumberSeries, Place
@@ -68,6 +69,8 @@ class UnitTables:
             self._is_table = True
             for row, place in self._rows:
                 for at, (name, unit) in self._columns.items():
-                    self._series.add(name, unit, float(row[at].replace(",", "")), place)
+                    value = float(row[at].replace(",", ""))
+                    if isfinite(value):
+                        self._series.add(name, unit, value, place)
             self._rows = []
         return True

@@ -61,10 +61,8 @@ def parse_record(literal: bytes, line: bytes) -> dict[str, Any] | None:
         details = value.get("metadata")
         event["value"] = value.get("value")
         event["metadata"] = details if isinstance(details, dict) else {}
-        if (success := str(value.get("success")).lower()) in (
-            "true",
-            "false",
-        ):  # TensorFlow's programs put it in quotes
+        success = str(value.get("success")).lower()  # TensorFlow's programs put it in quotes
+        if success in ("true", "false"):
             event["metadata"] = {"status": "success" if success == "true" else "aborted"}
     return event
 

@@ -37,6 +37,11 @@ def test_a_sweep_over_sizes(titles: str, row: str) -> None:
     assert rate.highest == pytest.approx(SWEEP[-1][2], abs=0.001)
 
 
+def test_values_that_are_no_numbers_are_left_out() -> None:
+    found = read("size   time(us)   bw(MB/s)\n1   nan   0.5\n2   2.5   inf\n3   2.5   0.75\n")
+    assert {("time", 2, 2.5), ("bw", 2, 0.75)} == {(row.name, row.n, row.highest) for row in found.values()}
+
+
 @pytest.mark.parametrize(
     "text",
     [
