@@ -91,7 +91,7 @@ def is_task(found: re.Match[str], indent: int, hosts: frozenset[str]) -> bool:
     `  0:  10  21` is a row of the distances of `numactl -H`.
     """
     start = found.end()
-    if indent + len(found["weak"]) > 5:
+    if indent + len(found["weak"]) > 6:
         return False
     if found.string.startswith((" ", "1", "2"), start) and _DISTANCES.match(found.string, start):
         return False

@@ -31,6 +31,7 @@ _SHAPES = 300  # different shapes kept per label
 _MAX = 300  # characters of a line that make its shape
 _SHORTEST = 4  # characters of a line that count
 _MEMO = 10_000  # shapes remembered
+_PADDED = compiled(rb" {0,5}(\d{1,6}):")
 _REPORT, _REPORT_HEAD = b"Start of NVIDIA bug report log file", 300  # bytes in which it begins
 _HOSTS = 64  # without ranks, of which all that they printed is kept
 
@@ -63,8 +64,17 @@ class RankProgress(NamedTuple):
 
 
 def of_programs(head: bytes, progress: RankProgress) -> RankProgress:
-    """The progress in a log; none in the report of `nvidia-bug-report.sh`, whose `reg00: ` and ` 31: ` are no hosts and no tasks."""
-    return RankProgress({}, progress.lines) if _REPORT in head[:_REPORT_HEAD] else progress
+    """The progress in a log; none in the report of `nvidia-bug-report.sh`, whose `reg00: ` and ` 31: ` are no hosts and no tasks.
+
+    Numbers that are padded wider than the largest of them, as Rust writes the frames of a stack and the causes of an error, are no
+    tasks either: srun pads to the width of its largest.
+    """
+    if _REPORT in head[:_REPORT_HEAD]:
+        return RankProgress({}, progress.lines)
+    numbered = {key: _PADDED.match(entry.line) for key, entry in progress.seen.items() if entry.rank is not None}
+    if not numbered or any(found is None or len(found[1]) == found.end() - 1 for found in numbered.values()):
+        return progress
+    return RankProgress({key: entry for key, entry in progress.seen.items() if key not in numbered}, progress.lines)
 
 
 def collect(tail: bytes) -> RankProgress:

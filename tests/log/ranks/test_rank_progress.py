@@ -101,3 +101,20 @@ def test_lines_counted_by_their_host_count_as_others(lines: list[tuple[str, str]
     found = rows_of(text)
     with mock.patch.object(rank_progress._Lines, "_remember_host"):
         assert rows_of(text) == found
+
+
+@pytest.mark.parametrize(
+    ("text", "ranks"),
+    [
+        ("Caused by:\n    0: cannot reach the store\n    1: nobody answers\n", 0),
+        ("stack backtrace:\n   0: work::start\n   1: work::main\n", 0),
+        ("  8: step 1 of 9\n  9: step 1 of 9\n 10: step 1 of 9\n100: step 1 of 9\n", 4),
+        ("0: step 1 of 9\n1: step 1 of 9\n", 2),
+        ("[rank0]: step 1 of 9\nCaused by:\n    0: nobody answers\n", 1),
+        ("     0: step 1 of 9\n131071: step 1 of 9\n", 2),
+    ],
+)
+def test_numbers_padded_wider_than_the_largest_are_no_tasks(text: str, ranks: int) -> None:
+    """Rust numbers the frames of a stack and the causes of an error as srun its tasks, in columns of a fixed width."""
+    progress = rank_progress.of_programs(text.encode(), rank_progress.collect(text.encode()))
+    assert ranks == len({count.rank for count in progress.seen.values() if count.rank is not None})
