@@ -98,7 +98,8 @@ class Cursor:
         self.used = self.end
 
     def copy(self) -> "Cursor":
-        other = Cursor(self.block, self._number)
+        """Another cursor at the same place; the block is not searched again."""
+        other = Cursor.__new__(Cursor)
         other.move_to(self)
         return other
 
