@@ -4,6 +4,7 @@ Alone or inside the log of the job, whose script may end with one of them.
 """
 
 import re
+from functools import lru_cache
 
 from nccl_doctor.common.timestamps import iso_seconds
 from nccl_doctor.facts.store import Facts
@@ -62,17 +63,21 @@ def read_format(stream: Readable, name: str, facts: Facts) -> Reading:
     spans: list[tuple[int, int]] = []
     between = " "
     number = understood = 0
+    left_out = 0
     for number, _, line in plain_lines(stream):
-        if line.startswith("$ ") or len(rows) >= _MOST:
+        if line.startswith("$ "):
+            continue
+        if len(rows) >= _MOST:
+            left_out += 1
             continue
         if not head and not rows and line[:1].isdigit() and (titles := _untitled(line)):
             head, between = titles, "|"
-        if _COLUMN_NAMES.match(line):
+        if "JobID" in line and _COLUMN_NAMES.match(line):
             between = found[0] if (found := _BETWEEN.search(line)) else " "
             head, spans = [title for title in line.strip().split(between) if title], []
         elif head and _RULE.match(line):
             spans = [match.span() for match in re.finditer(r"-+", line)]
-        elif found := _SEFF.match(line):
+        elif ": " in line and (found := _SEFF.match(line)):
             rows += [_Row({}, number, line)] if found[1] == "Job ID" else []
             if rows and not head:
                 _seff(rows[-1], found[1], found[2], line)
@@ -88,7 +93,8 @@ def read_format(stream: Readable, name: str, facts: Facts) -> Reading:
         understood += 1
     told = [row for row in rows if row.fields or row.state]  # a script may print `Job ID: 4711` for its reader
     facts.add(slurm_jobs.rows(facts, name, map(_accounted, told)))
-    return Reading(number, understood)
+    note = f"only the first {_MOST:,} jobs and steps were read, {left_out:,} lines behind them were not" if left_out else None
+    return Reading(number, understood, note)
 
 
 def _untitled(line: str) -> list[str]:
@@ -142,6 +148,7 @@ def _accounted(row: _Row) -> Accounted:
     )  # fmt: skip
 
 
+@lru_cache(1 << 10)  # many jobs end alike
 def parse_state(text: str) -> str:
     """`CANCELLED by 1001` and the cut `OUT_OF_ME+` as the state that they mean."""
     word = (text.split() or [""])[0]
@@ -150,6 +157,7 @@ def parse_state(text: str) -> str:
     return word
 
 
+@lru_cache(1 << 10)
 def _size(text: str) -> float | None:
     """MiB of `181.20 GB`, `1234K` or `12.5G`."""
     match = _SIZE.match(text.strip())
@@ -157,9 +165,10 @@ def _size(text: str) -> float | None:
 
 
 def _share(text: str) -> float | None:
-    match = re.match(r"(\d{1,6}(?:\.\d{1,6})?)%", text)
+    match = text and re.match(r"(\d{1,6}(?:\.\d{1,6})?)%", text)
     return float(match[1]) / 100 if match else None
 
 
+@lru_cache(1 << 10)
 def _whole(text: str) -> int | None:
     return int(text) if re.fullmatch(r"\d{1,9}", text.strip()) else None
