@@ -95,11 +95,6 @@ CONVERSIONS = (
         "`swanlab watch DIR` shows it; what the training itself printed is read here",
         _begins(rb"\A:SWL"),
     ),
-    Conversion(
-        "a map of the fabric by ibnetdiscover",
-        "`ibstat` and `perfquery -x` on a node show its ports and are read here",
-        _begins(rb"\A\s{0,400}(?:#[^\n]{0,400}\n\s{0,400}){0,20}vendid=0x"),
-    ),
 )  # fmt: skip
 
 
@@ -129,11 +124,10 @@ _HEADING = compiled(  # `=== lspci ===`, `### lspci`, `+ lspci`, `$ lspci`, `[ro
     r"([A-Za-z/][^\n=]{0,200}(?:=(?!=)[^\n=]{0,200})?)"
 )
 _ON_NODE = "`nccl-doctor preflight --save node.tar` on that node keeps what is needed of it"
-_FABRIC = "`ibstat` on the nodes is read here"
 _SECTIONS = {
     "lspci": _ON_NODE, "lstopo": _ON_NODE, "numactl": _ON_NODE, "lscpu": _ON_NODE, "ip": _ON_NODE,
     "ifconfig": _ON_NODE, "sysctl": _ON_NODE, "modinfo": _ON_NODE, "mlxconfig": _ON_NODE,
-    "ibnetdiscover": _FABRIC, "iblinkinfo": _FABRIC, "sminfo": _FABRIC,
+    "sminfo": "`ibstat` on the nodes is read here",
     "top": "`nccl-doctor stacks` shows what the ranks do", "strace": "`nccl-doctor stacks` shows what the ranks do",
 }  # fmt: skip
 

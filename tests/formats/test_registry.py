@@ -92,7 +92,7 @@ SAMPLES = {
     "dcgm-nvlink": ["network/dcgmi_nvlink.json"],
     "link-metrics": ["network/node_exporter.txt.gz"],
     "link-quality": ["network/mlxlink.txt"],
-    "fabric-links": ["network/iblinkinfo.txt", "network/ibnetdiscover_ports.txt"],
+    "fabric-links": ["network/iblinkinfo.txt", "network/ibnetdiscover_ports.txt", "network/ibnetdiscover.txt"],
     "protocol-counters": ["network/nstat_pdsh.txt", "network/tc_pdsh.txt", "network/netstat_clush.txt"],
     "fabric-checks": ["network/ibdiagnet.log"],
     "copy-bandwidth": ["bandwidth/nvbandwidth.txt"],

@@ -40,7 +40,6 @@ FILES = {
     ),
     "vm.xplane.pb": (BINARY, "xprof"),
     "run-1.swanlab": (b":SWL" + BINARY, "swanlab watch"),
-    "fabric.txt": (b"# Topology file\n\nvendid=0x2c9\ndevid=0xd2f0\n", "ibstat"),
 }
 
 

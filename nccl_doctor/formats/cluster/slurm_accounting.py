@@ -93,7 +93,11 @@ def read_format(stream: Readable, name: str, facts: Facts) -> Reading:
         understood += 1
     told = [row for row in rows if row.fields or row.state]  # a script may print `Job ID: 4711` for its reader
     facts.add(slurm_jobs.rows(facts, name, map(_accounted, told)))
-    note = f"only the first {_MOST:,} jobs and steps were read, {left_out:,} lines behind them were not" if left_out else None
+    note = (
+        f"only the first {_MOST:,} jobs and steps were read, {left_out:,} lines behind them were not"
+        if left_out
+        else None
+    )
     return Reading(number, understood, note)
 
 

@@ -77,6 +77,7 @@ FORMATS = (
         tables=("ib_port",),
         inside=(
             b"] ==( ",
+            b'" lid ',
             *(
                 b"x %s - " % speed
                 for speed in (b"SDR", b"DDR", b"QDR", b"FDR", b"FDR10", b"EDR", b"HDR", b"NDR", b"XDR")

@@ -1,4 +1,4 @@
-"""The links of an InfiniBand fabric as `iblinkinfo` and `ibnetdiscover -p` list them: how wide and fast each came up.
+"""The links of an InfiniBand fabric as `iblinkinfo` and `ibnetdiscover`, also with `-p`, list them: how wide and fast each came up.
 
 Of a link to a host the port of the host counts; a link between switches is named after the switch.
 """
@@ -23,6 +23,13 @@ _LINK = re.compile(
 _PORTS = re.compile(
     r"(?P<kind>CA|SW|RT)\s{1,20}(?P<lid>\d{1,6})\s{1,20}(?P<port>\d{1,3}) 0x[0-9a-f]{1,16} (?P<lanes>\d{1,2})x (?P<speed>[A-Z]DR(?:10)?) - "
     r"(?P<peer>CA|SW|RT)\s{1,20}\d{1,6}\s{1,20}\d{1,3} 0x[0-9a-f]{1,16} \( '(?P<name>[^']{1,120})' - '"
+)
+_MAPPED = re.compile(
+    r"(?P<kind>Switch|Ca|Rt)\s{1,20}\d{1,4}\s{1,20}\"[^\"]{1,60}\"\s{1,20}# \"(?P<name>[^\"]{1,120})\"(?:.{0,80} lid (?P<lid>\d{1,6}))?"
+)
+_MAPPED_LINK = re.compile(
+    r"\[(?P<port>\d{1,3})\](?:\([^)]{1,40}\))?\s{1,20}\"[^\"]{1,60}\"\[\d{1,3}\](?:\([^)]{1,40}\))?\s{1,20}#"
+    r"(?: lid (?P<lid>\d{1,6}) lmc \d{1,2})? \"(?P<peer>[^\"]{1,120})\" lid \d{1,6} (?P<lanes>\d{1,2})x(?P<speed>[A-Z]DR(?:10)?)(?![\w])"
 )
 _NAMES = {
     2.5: "SDR",
@@ -68,6 +75,14 @@ class _Link(NamedTuple):
     leads_on: bool  # from a switch to another one
 
 
+class _Mapped(NamedTuple):
+    """A node in the map that ibnetdiscover draws."""
+
+    node: str
+    is_switch: bool
+    lid: int | None  # of a switch; a card has one a port
+
+
 def read_format(stream: Readable, name: str, facts: Facts) -> Reading:
     """Read every link that is up.
 
@@ -76,10 +91,13 @@ def read_format(stream: Readable, name: str, facts: Facts) -> Reading:
         CA: node07 mlx5_0:
               0xec0d9a0300d10108     17    1[  ] ==( 4X      25.78125 Gbps Active/  LinkUp)==>      20    3[  ] "MF0;leaf02:MSB7800/U1" ( )
         CA    17  1 0xec0d9a0300d10108 4x EDR - SW    20  3 0xec0d9a0300d1a002 ( 'node07 mlx5_0' - 'MF0;leaf02:MSB7800/U1' )
+        Ca      1 "H-ec0d9a0300d10107"          # "node07 mlx5_0"
+        [1](ec0d9a0300d10108)   "S-ec0d9a0300d1a002"[3]         # lid 17 lmc 0 "MF0;leaf02:MSB7800/U1" lid 20 4xEDR
     """
     links: dict[_Link, tuple[int, str]] = {}  # and the line that shows it first; all nodes of a fabric print the same
     lines = used = 0
     node, is_switch = "", False
+    mapped: _Mapped | None = None  # the node of a map whose links follow
     for first, _, texts in plain_batches(stream):
         lines += len(texts)
         for number, text in enumerate(texts, first):
@@ -89,10 +107,15 @@ def read_format(stream: Readable, name: str, facts: Facts) -> Reading:
             elif "DR - " in text or "DR10 - " in text:
                 link = _parse_ports(text)
                 used += link is not None
+            elif '"' in text and (head := _parse_mapped(text)) is not None:
+                link, mapped, used = None, head, used + 1
+            elif mapped is not None and text.startswith("["):
+                link = _parse_mapped_link(text, mapped)
+                used += link is not None
             else:
                 link = None
-                if (head := _parse_node(text)) is not None:
-                    (node, is_switch), used = head, used + 1
+                if (listed := _parse_node(text)) is not None:
+                    (node, is_switch), used = listed, used + 1
             if link is not None and link not in links and len(links) < _MOST:
                 links[link] = number, text.strip()
     ports = Counter(node for node, _, _ in {(link.node, link.lid, link.port) for link in links})
@@ -140,6 +163,24 @@ def _parse_ports(text: str) -> _Link | None:
     return _Link(
         found["name"], found["kind"] != "CA", int(found["lid"]), int(found["port"]), lanes, found["speed"],
         lanes * _RATES[found["speed"]], "Active", None, _between(text),
+    )  # fmt: skip
+
+
+def _parse_mapped(text: str) -> _Mapped | None:
+    found = _MAPPED.match(text)
+    if found is None:
+        return None
+    return _Mapped(found["name"], found["kind"] != "Ca", int(found["lid"]) if found["lid"] else None)
+
+
+def _parse_mapped_link(text: str, of: _Mapped) -> _Link | None:
+    found = _MAPPED_LINK.match(text)
+    if found is None or found["speed"] not in _RATES:
+        return None
+    lanes, lid = int(found["lanes"]), found["lid"] or of.lid or 0
+    return _Link(
+        of.node, of.is_switch, int(lid), int(found["port"]), lanes, found["speed"], lanes * _RATES[found["speed"]], "Active", None,
+        _card(found["peer"]) is None,
     )  # fmt: skip
 
 

@@ -26,6 +26,17 @@ def test_the_slow_link_is_named_by_its_host(name: str) -> None:
     )
 
 
+def test_the_slow_link_of_a_map_is_named_by_its_host() -> None:
+    """The map tells of each link twice: of the card and of the switch."""
+    report, facts, _ = analyze.analyze([str(NETWORK / "ibnetdiscover.txt")])
+    assert [("ib-port-slow", "node07")] == [(found.name, found.hosts) for found in report.findings]
+    assert [("node07", "mlx5_0", 1, 56.0, 4, "FDR")] == facts.query(
+        "SELECT host, hca, port, rate, lanes, speed FROM ib_port WHERE rate < 100"
+    )
+    # eight hosts, and both ends of four links between switches
+    assert [(16, 8)] == facts.query("SELECT count(*), sum(host IS NULL) FROM ib_port")
+
+
 def test_a_fabric_of_equal_links() -> None:
     report, facts, _ = analyze.analyze([str(NETWORK / "iblinkinfo.txt")])
     assert [] == report.findings
