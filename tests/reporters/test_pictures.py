@@ -9,7 +9,10 @@ from helpers.places import FIXTURES
 
 from nccl_doctor.app.analyze import analyze
 from nccl_doctor.diagnosis.picture import Cell, Chart, Grid, Line, Picture, Series, Shown, Span, TimeLine
+from nccl_doctor.diagnosis.pictures import gpu_use
 from nccl_doctor.diagnosis.report import Report
+from nccl_doctor.facts.store import Facts
+from nccl_doctor.facts.tables import GpuSample
 from nccl_doctor.reporters import render
 from nccl_doctor.reporters.pictures import chart
 from nccl_doctor.simulate import scenario, write_pairs
@@ -65,6 +68,18 @@ def test_the_time_line_has_the_error_between_the_steps_and_the_timeouts(hang: Re
 )
 def test_what_an_input_holds_is_drawn(path: str, expected: set[str]) -> None:
     assert expected <= set(shown(report_of(FIXTURES / path)))
+
+
+def test_gpus_without_a_number_are_drawn_beside_others() -> None:
+    facts = Facts()
+    ref = facts.evidence("a.csv", 1, "a sample")
+    facts.add(
+        GpuSample(None, gpu, "a.csv", 1e9 + 60 * at, 60.0, 60, 50.0, 0.0, None, None, ref)
+        for gpu in (1, None, 0)
+        for at in range(3)
+    )
+    (grid,) = [one for one in gpu_use.pictures(facts, []) if isinstance(one, Grid)]
+    assert ["GPU", "0", "1"] == [name for name, _ in grid.rows]
 
 
 def test_runs_with_different_numbers_of_gpus_are_drawn_beside_linear_scaling() -> None:

@@ -30,7 +30,7 @@ def pictures(facts: Facts, findings: Sequence[Finding]) -> Iterator[Grid | Chart
 
 def _heat(facts: Facts) -> Iterator[Grid]:
     """GPU by time."""
-    rows: dict[tuple[str, int], list[tuple[float, float, float | None]]] = defaultdict(list)
+    rows: dict[tuple[str, int | None], list[tuple[float, float, float | None]]] = defaultdict(list)
     for host, gpu, start, seconds, util, power in facts.query(_SAMPLES):
         rows[host, gpu].append((start + (seconds or 0) / 2, util, power))
     if not rows:
@@ -51,9 +51,7 @@ def _heat(facts: Facts) -> Iterator[Grid]:
             datetime.fromtimestamp(first + at * width, UTC).strftime("%H:%M:%S") if at % 8 == 0 else ""
             for at in range(windows)
         ),
-        rows=tuple(
-            (_gpu(*gpu), _cells(rows[gpu], first, width, windows)) for gpu in sorted(rows) if gpu in set(idlest)
-        ),
+        rows=tuple((_gpu(*gpu), _cells(rows[gpu], first, width, windows)) for gpu in sorted(idlest, key=_place)),
         legend=_LEVELS,
         tables=("gpu_sample", "gpu_use", "gpu_throttle", "throttle_span"),
     )
@@ -104,5 +102,10 @@ def _busy(facts: Facts) -> Iterator[Chart]:
     )
 
 
-def _gpu(host: str, gpu: int) -> str:
-    return f"{host} {gpu}" if host else str(gpu)
+def _place(gpu: tuple[str, int | None]) -> tuple[str, int]:
+    """Host and number; a GPU without a number comes first."""
+    return gpu[0], -1 if gpu[1] is None else gpu[1]
+
+
+def _gpu(host: str, gpu: int | None) -> str:
+    return f"{host} {'GPU' if gpu is None else gpu}".strip()
