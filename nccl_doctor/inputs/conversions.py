@@ -55,9 +55,9 @@ CONVERSIONS = (
         _begins(rb"\A(?:\xd4\xc3\xb2\xa1|\xa1\xb2\xc3\xd4|\x4d\x3c\xb2\xa1|\x0a\x0d\x0d\x0a)"),
     ),
     Conversion(
-        "a profile of py-spy record",
-        "`nccl-doctor stacks` or `py-spy dump --pid PID` of each rank writes what is read here",
-        _begins(rb"\A\s*(?:\{\s*\"\$schema\":\s*\"https://www\.speedscope\.app|\[\s*\{\"args\":\{\"filename\":.{0,400}\"cat\":\"py-spy\")"),
+        "a trace of py-spy record",
+        "`py-spy record` without `--format chrometrace` writes a flame graph, which is read here",
+        _begins(rb"\A\s*\[\s*\{\"args\":\{\"filename\":.{0,400}\"cat\":\"py-spy\""),
     ),
     Conversion(
         "an execution trace of PyTorch (Chakra)",

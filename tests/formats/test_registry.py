@@ -110,6 +110,12 @@ SAMPLES = {
     "gridengine-accounting": ["gridengine/qacct.txt"],
     "slurm-job": ["captures/scontrol_jobs.txt"],
     "stacks": ["stacks/stuck_rank0.txt"],
+    "sampled-stacks": [
+        "stacks/record_busy.raw.txt",
+        "stacks/record_busy.speedscope.json",
+        "stacks/record.svg",
+        "stacks/record_threads.raw.txt",
+    ],
     "training-records": ["records/mlperf_8.log", "records/dllogger_16.json", "records/trainer_state.json"],
     "tensorboard": ["records/events.out.tfevents.1795362399.node01.9730.0"],
     "training-table": ["records/lightning_metrics.csv"],

@@ -136,6 +136,8 @@ QUERIES = (
     # summaries of profilers: kernels of one process, or functions of Python
     "SELECT 'communication', 100 * sum(iif(kind = 'communication', total_ms, 0)) / sum(total_ms), '%', 'run', tool || ' ' || file, min(ref)"
     " FROM profile_share WHERE report IN ('kernels', 'functions') GROUP BY file, tool, report HAVING sum(total_ms) > 0",
+    "SELECT replace(kind, ' ', '_'), 100.0 * n / sum(n) OVER (PARTITION BY file), '%', 'run', file, ref FROM profile_share"
+    " WHERE report = 'samples'",
     "SELECT 'profiled', sum(total_ms) / 1000, 's', 'run', tool || ' ' || file, min(ref) FROM profile_share"
     " WHERE report IN ('kernels', 'functions') GROUP BY file, tool, report",
     # profiler plug-ins of NCCL: the kinds and sizes that took most time

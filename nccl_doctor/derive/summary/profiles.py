@@ -8,7 +8,7 @@ from nccl_doctor.facts.store import Facts
 
 
 def clauses(facts: Facts) -> Iterator[Clause]:
-    """`nsys summary of kernels: 61 % compute, 39 % communication`, and of cProfile the function with most time of its own."""
+    """`nsys summary of kernels: 61 % compute, 39 % communication`, and of Python the function with most time or samples of its own."""
     for seconds, ref in facts.query(
         "SELECT sum(total_ms) / 1000, min(ref) FROM profile_share WHERE report = 'functions' GROUP BY NULL HAVING count(*)"
     ):
@@ -21,8 +21,22 @@ def clauses(facts: Facts) -> Iterator[Clause]:
         )[0]
         most = f"most in {name[:80]} ({_seconds(longest)} s, {counted(calls, 'call')})"
         yield ", ".join([f"cProfile: {_seconds(seconds)} s in functions", *parts, most]), ref
+    for file, samples, ref in facts.query(
+        "SELECT file, sum(n), min(ref) FROM profile_share WHERE report = 'samples' GROUP BY file ORDER BY sum(n) DESC LIMIT 1"
+    ):
+        kinds = facts.query(
+            "SELECT kind, sum(n) FROM profile_share WHERE report = 'samples' AND file = ? GROUP BY kind ORDER BY 2 DESC",
+            (file,),
+        )
+        parts = [f"{100 * of / samples:.3g} % {kind}" for kind, of in kinds if samples and kind != "other" and of > 0]
+        frequent = facts.query(
+            "SELECT name, 100.0 * n / ? FROM profile_sum WHERE report = 'samples' AND file = ? ORDER BY n DESC LIMIT 1",
+            (samples, file),
+        )
+        parts += [f"most in {name[:80]} ({share:.3g} %)" for name, share in frequent]
+        yield ", ".join([f"{counted(samples, 'sample')} of stacks", *parts]), ref
     for tool, report, total, ref in facts.query(
-        "SELECT tool, report, sum(total_ms), min(ref) FROM profile_share WHERE report <> 'functions' GROUP BY tool, report"
+        "SELECT tool, report, sum(total_ms), min(ref) FROM profile_share WHERE report NOT IN ('functions', 'samples') GROUP BY tool, report"
         " ORDER BY report = 'kernels' DESC, sum(total_ms) DESC LIMIT 1"
     ):
         shares = facts.query(

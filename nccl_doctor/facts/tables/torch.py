@@ -109,15 +109,18 @@ class RecorderCall(NamedTuple):
 
 
 class ProfileSum(NamedTuple):
-    """A row of `nsys stats`, of nvprof's summary or of a table of torch.profiler: communication and copies, of others the 20 longest."""
+    """A row of `nsys stats`, of nvprof's summary or of a table of torch.profiler: communication and copies, of others the 20 longest.
+
+    Also the functions of Python with most time, or with most samples, of their own.
+    """
 
     file: str
     tool: str  # nsys, nvprof, torch.profiler, also `torch.profiler (longest of 3 tables)` of a file with several
-    report: str  # kernels, copies, api, ranges
+    report: str  # kernels, copies, api, ranges, functions, samples
     kind: str  # communication, compute, copy, memset, other
     name: str
-    n: int
-    total_ms: float
+    n: int  # calls; samples of a stack
+    total_ms: float | None  # None where only samples were counted
     share: float | None  # per cent, as printed
     max_ms: float | None
     ref: int
@@ -132,5 +135,5 @@ class ProfileShare(NamedTuple):
     kind: str
     rows: int
     n: int
-    total_ms: float
+    total_ms: float | None  # None where only samples were counted
     ref: int  # the longest row

@@ -1,4 +1,5 @@
-"""What profilers print: summaries of Nsight Systems and nvprof, tables of torch.profiler and cProfile, stacks of py-spy."""
+"""What profilers print: summaries of Nsight Systems and nvprof, tables of torch.profiler and cProfile, stacks of py-spy
+and samples of them."""
 
 from nccl_doctor.common.expressions import compiled
 from nccl_doctor.formats.declaration import Format
@@ -30,6 +31,17 @@ FORMATS = (
         tables=("profile_sum", "profile_share"),
         inside=(b"ncalls  tottime  percall  cumtime",),
         reach=1 << 20,
+    ),
+    Format(
+        "sampled-stacks",
+        "sampled_stacks",
+        tables=("profile_sum", "profile_share"),
+        begins=compiled(
+            rb"\A\s{0,40}\{\s{0,40}\"\$schema\":\s{0,40}\"https://www\.speedscope\.app"
+            rb"|\A<\?xml [^>]{0,200}>\s{0,40}<!DOCTYPE svg [^>]{0,300}>\s{0,40}<svg [^>]{0,600}xmlns:fg="
+            rb"|\A(?: \d{1,9}\r?\n)?(?:process \d{1,10}:[^;\n]{0,400};)?(?:thread \(\w{1,20}\):[^;\n]{0,200};)?"
+            rb"(?:[^;\n]{1,600} \([^()\n]{1,400}\)|[^\s;]{1,400}\(\d{1,9}\): [^;\n]{1,600})(?:;[^;\n]{1,1000}){1,400} \d{1,15}\r?\n"
+        ),
     ),
     Format(
         "nsys-database",
