@@ -1,5 +1,6 @@
 """What every report says of the job itself: a dictionary of facts, and three lines for people."""
 
+from statistics import median
 from typing import Any
 
 from nccl_doctor.common.expressions import compiled
@@ -19,6 +20,9 @@ SHARES = {  # measure -> a clause around its value
 _EVALUATED = compiled(r"(?i)(?:^|[^a-z])(?:val|valid|validation|eval|test|dev)(?:[^a-z]|$)")
 _APART = 1.15  # times that a mean differs from the median of the steady part where it is shown
 _ENOUGH = 4  # clauses on speed, beside which there is no place for a loss
+_OTHER_STORY = (
+    15  # per cent by which the mean utilisation of GPUs differs from the share of time in which they are busy
+)
 _PEERS = 3  # GPUs from which on one may stand out
 _ALONE = 0.2  # of the highest value: how far one that stands out is from the next
 _OPERATIONS = 8  # of nccl-tests that a line names
@@ -163,6 +167,7 @@ def _speed(job: dict[str, Any], measures: list[MeasureRow]) -> list[str]:
     for name, clause in SHARES.items():
         if rows := by_name.get(name):
             parts.append(clause.format(_named_spread(rows)))
+            parts += _mean_use(rows, by_name.get("gpu_utilisation", [])) if name == "gpu_busy" else []
     if job.get("restarts"):
         parts.append(f"restarted {'once' if job['restarts'] == 1 else counted(job['restarts'], 'time')}")
     if len(parts) < _ENOUGH:
@@ -180,6 +185,13 @@ def _use_of_gpus(by_name: dict[str, list[MeasureRow]]) -> list[str]:
             values = [float(f"{row.value:.3g}") for row in rows if row.unit == rows[0].unit]
             parts.append(clause.format(_spread(values), rows[0].unit))
     return parts
+
+
+def _mean_use(busy: list[MeasureRow], used: list[MeasureRow]) -> list[str]:
+    """`mean utilisation 64 %`, where the share of time above 80 % tells another story: GPUs at 64 % are never busy."""
+    if not used or abs(median(row.value for row in used) - median(row.value for row in busy)) < _OTHER_STORY:
+        return []
+    return [f"mean utilisation {_named_spread(used)} %"]
 
 
 def _result(by_name: dict[str, list[MeasureRow]]) -> list[str]:

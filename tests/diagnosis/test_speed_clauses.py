@@ -57,3 +57,10 @@ def test_scaling_is_that_of_the_largest_run() -> None:
 def test_a_gpu_that_stands_out_is_named(busy: list[float], clause: str) -> None:
     rows = [MeasureRow("gpu_busy", value, "%", "gpu", f"node01 GPU {gpu}") for gpu, value in enumerate(busy)]
     assert [f"GPUs busy {clause} % of the time"] == lines({}, rows)
+
+
+@pytest.mark.parametrize(("used", "clauses"), [([64, 66], " · mean utilisation 64 to 66 %"), ([4, 9], ""), ([], "")])
+def test_gpus_that_are_never_above_80_per_cent_are_not_idle(used: list[float], clauses: str) -> None:
+    busy = _rows("gpu_busy", "%", {"GPU 0": 0.0, "GPU 1": 0.0})
+    rows = _rows("gpu_utilisation", "%", {f"GPU {gpu}": value for gpu, value in enumerate(used)})
+    assert [f"GPUs busy 0 % of the time{clauses}"] == lines({}, busy + rows)
