@@ -176,6 +176,12 @@ VIEWS = (
         "SELECT coalesce(max(shows IN ('ended in order', 'exit status 0')), 0) FROM coverage WHERE aspect = 'end'",
     ),
     View(
+        "target_reached",
+        "Where a run of MLPerf said that it had reached its target: what failed before or behind it cost nothing.",
+        {"file": "input", "line": "of the last such run"},
+        "SELECT e.file, max(e.line) AS line FROM mlperf_run m JOIN evidence e ON e.id = m.ref WHERE m.status = 'success' GROUP BY e.file",
+    ),
+    View(
         "worked_around",
         "A failure that cost nothing: the process used something as good instead, and the job ended in order.",
         {"ref": "evidence of the failure"},

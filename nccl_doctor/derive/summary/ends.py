@@ -71,8 +71,8 @@ def _reported(facts: Facts) -> End | None:
     # A launcher ends the others with SIGTERM; torchelastic may call one of those the first failure that it observed.
     rows = facts.query(
         "SELECT rank, host, exitcode, signal, reporter, ref FROM process_end WHERE (coalesce(exitcode, 1) <> 0 OR signal <> '')"
-        " AND NOT EXISTS (SELECT 1 FROM mlperf_run m JOIN evidence s ON s.id = m.ref JOIN evidence p ON p.id = process_end.ref"
-        " WHERE m.status = 'success' AND s.file = p.file AND s.line > p.line)"
+        " AND NOT EXISTS (SELECT 1 FROM target_reached g JOIN evidence p ON p.id = process_end.ref"
+        " WHERE g.file = p.file AND g.line > p.line)"
         " ORDER BY exitcode IS NULL AND signal IS NULL, coalesce(exitcode IN (-15, 143) OR signal IN ('SIGTERM', '15', 'Terminated'), 0),"
         " coalesce(first, 0) DESC, rank IS NULL, signal IS NULL, ref LIMIT 1"
     )
