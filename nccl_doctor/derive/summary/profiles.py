@@ -10,17 +10,19 @@ from nccl_doctor.facts.store import Facts
 def clauses(facts: Facts) -> Iterator[Clause]:
     """`nsys summary of kernels: 61 % compute, 39 % communication`, and of Python the function with most time or samples of its own."""
     for seconds, ref in facts.query(
-        "SELECT sum(total_ms) / 1000, min(ref) FROM profile_share WHERE report = 'functions' GROUP BY NULL HAVING count(*)"
+        "SELECT sum(total_ms) / 1000, min(ref) FROM profile_share WHERE report = 'functions' GROUP BY NULL HAVING sum(total_ms) >= 0"
     ):
         kinds = facts.query(
             "SELECT kind, sum(total_ms) / 1000 FROM profile_share WHERE report = 'functions' GROUP BY kind ORDER BY 2 DESC"
         )
-        parts = [f"{100 * of / seconds:.3g} % {kind}" for kind, of in kinds if seconds and kind != "other" and of > 0]
-        name, longest, calls = facts.query(
-            "SELECT name, total_ms / 1000, n FROM profile_sum WHERE report = 'functions' ORDER BY total_ms DESC LIMIT 1"
-        )[0]
-        most = f"most in {name[:80]} ({_seconds(longest)} s, {counted(calls, 'call')})"
-        yield ", ".join([f"cProfile: {_seconds(seconds)} s in functions", *parts, most]), ref
+        parts = [
+            f"{100 * of / seconds:.3g} % {kind}" for kind, of in kinds if seconds and kind != "other" and (of or 0) > 0
+        ]
+        longest = facts.query(
+            "SELECT name, total_ms / 1000, n FROM profile_sum WHERE report = 'functions' AND total_ms >= 0 ORDER BY total_ms DESC LIMIT 1"
+        )
+        parts += [f"most in {name[:80]} ({_seconds(own)} s, {counted(calls, 'call')})" for name, own, calls in longest]
+        yield ", ".join([f"cProfile: {_seconds(seconds)} s in functions", *parts]), ref
     for file, samples, ref in facts.query(
         "SELECT file, sum(n), min(ref) FROM profile_share WHERE report = 'samples' GROUP BY file ORDER BY sum(n) DESC LIMIT 1"
     ):
@@ -46,7 +48,7 @@ def clauses(facts: Facts) -> Iterator[Clause]:
         )
         parts = [f"{_seconds((total or 0.0) / 1000)} s", *(f"{share:.3g} % {kind}" for kind, share in shares[:3])]
         longest = facts.query(
-            "SELECT name, total_ms / 1000 FROM profile_sum WHERE tool = ? AND report = ? ORDER BY total_ms DESC LIMIT 1",
+            "SELECT name, total_ms / 1000 FROM profile_sum WHERE tool = ? AND report = ? AND total_ms >= 0 ORDER BY total_ms DESC LIMIT 1",
             (tool, report),
         )
         parts += [f"longest {name[:60]} ({_seconds(seconds)} s)" for name, seconds in longest]
