@@ -10,6 +10,7 @@ import re
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
+from itertools import islice
 from typing import Any, NamedTuple
 
 from nccl_doctor.facts.store import Facts
@@ -26,6 +27,7 @@ _HEAD = 1 << 10
 _LARGEST = 64 << 20  # bytes of a flame graph and of a file for speedscope
 _DEEPEST = 1_000  # frames
 _FUNCTIONS = 100_000
+_BOXES = 50_000  # of a flame graph
 _KEPT = 20  # functions that become rows
 _SHOWN = 400  # characters of a stack in its evidence
 _KINDS = {
@@ -126,16 +128,18 @@ def read_format(stream: Readable, name: str, facts: Facts) -> Reading:
     main, others = _Sums(), _Sums()
     head = read_head(stream, _HEAD)
     lines = used = 0
-    broken = False
+    broken, boxes = False, 0
+    parts: Iterator[Iterator[_Samples]]
     if head.lstrip().startswith((b"{", b"<?xml")):
         data = head + read_head(stream, _LARGEST + 1 - len(head))
         lines = data.count(b"\n") + (not data.endswith(b"\n"))
         if len(data) > _LARGEST:
             return Reading(lines, 0, f"is larger than {_LARGEST >> 20} MiB and was not read")
+        boxes = data.count(b"</title>")
         broken = not data.rstrip().endswith((b"}", b"</svg>"))
-        parts = [_of_speedscope(data) if data.lstrip().startswith(b"{") else _of_boxes(data)]
+        parts = iter([_of_speedscope(data) if data.lstrip().startswith(b"{") else _of_boxes(data)])
     else:
-        parts = [_of_lines(block.data, block.first) for block in blocks(Joined(head, stream))]
+        parts = (_of_lines(block.data, block.first) for block in blocks(Joined(head, stream)))
     for part in parts:
         for samples in part:
             used += 1
@@ -143,13 +147,17 @@ def read_format(stream: Readable, name: str, facts: Facts) -> Reading:
             if samples.frames:
                 (others if _is_beside(samples) else main).add(samples)
     sums = main if main.n else others
-    if not sums.n and broken:
-        return Reading(lines, used, "is cut or damaged: no sample of it could be read")
+    note = "is cut or damaged: what follows could not be read" if broken else None
     if not sums.n:
-        note = "holds no sample: py-spy leaves out threads that wait, unless it is told `--idle`; `py-spy dump --pid PID` shows them"
+        note = (
+            note
+            or "holds no sample: py-spy leaves out threads that wait, unless it is told `--idle`; `py-spy dump --pid PID` shows them"
+        )
         return Reading(lines, used, note)
     facts.add(sums.rows(facts, name))
-    return Reading(lines, used)
+    if boxes > _BOXES:
+        note = f"holds more than {_BOXES:,} boxes; the others were left out"
+    return Reading(lines, used, note)
 
 
 def kind_of(frames: Sequence[str]) -> str:
@@ -202,7 +210,7 @@ def _of_lines(data: bytes, first: int) -> Iterator[_Samples]:
 def _of_boxes(data: bytes) -> Iterator[_Samples]:
     """The samples of a flame graph: each box lies on that of its caller, and what no box lies on was sampled in the function itself."""
     rows: dict[int, list[tuple[int, int, str]]] = {}  # height -> begin, width, frame
-    for box in _BOX.finditer(data):
+    for box in islice(_BOX.finditer(data), _BOXES):
         frame = html.unescape(box[1].decode("utf-8", "replace"))
         rows.setdefault(int(box[2]), []).append((int(box[3]), int(box[4]), frame))
     heights = sorted(rows)
