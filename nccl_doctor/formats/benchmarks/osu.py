@@ -15,7 +15,7 @@ _COLUMNS = re.compile(
     r"# (Size +)?(?:(Bandwidth|Bi-Bandwidth|Aggregate)? ?\(?MB/s\)?|(?:Avg )?(?:Latency|Comm\.?) ?\(us\))"
 )
 _ROW = re.compile(r"(?:(\d{1,15})[ \t]+)?(\d{1,12}(?:\.\d{1,6})?)(?:[ \t]+[\d.]{1,20}){0,8}$")
-_KEEP = 60
+_KEEP = 500  # lines between a title and a row: what MPI warns of at the first message
 _MOST = 20_000
 
 

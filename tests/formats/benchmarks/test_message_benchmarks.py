@@ -10,7 +10,7 @@ import pytest
 from nccl_doctor.app import analyze
 from nccl_doctor.facts.store import Facts
 from nccl_doctor.facts.tables import ActiveTest, CommOp, Measure
-from nccl_doctor.formats.benchmarks import collective_tables, gpu_burn, point_to_point
+from nccl_doctor.formats.benchmarks import collective_tables, gpu_burn, osu, point_to_point
 
 IMB = """#---------------------------------------------------
 # Benchmarking PingPong
@@ -90,6 +90,16 @@ def test_messages(text: str, results: list[tuple[str, float, str]]) -> None:
 def test_a_cut_table_is_read_as_far_as_it_goes(text: str) -> None:
     for end in range(0, len(text), 97):
         assert len(_read(point_to_point, text[:end])) <= 2
+
+
+def test_what_mpi_warns_of_stands_between_a_title_and_its_rows() -> None:
+    """Its help texts come with the first message, of each rank."""
+    warnings = "".join(f"  Host:  node{rank:02}\n  cuMemHostRegister return value:  1\n" for rank in range(96))
+    (found,) = _read(
+        osu,
+        f"# OSU MPI-CUDA Allreduce Latency Test v5.8\n# Size       Avg Latency(us)\n{warnings}4   61.25\n8   62.5\n",
+    )
+    assert ("MPI-CUDA Allreduce Latency", 61.25, "us") == (found.test, found.value, found.unit)
 
 
 def test_hosts_are_told_apart() -> None:
