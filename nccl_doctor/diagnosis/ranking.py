@@ -37,7 +37,7 @@ class Found(NamedTuple):
     attempt: int = 0  # how often the job had begun again before its first evidence
     is_reason: bool = False  # a symptom that counts as a cause
     elsewhere: bool = False  # all its evidence says that something else failed: a peer, or what was waited for
-    is_aside: bool = False  # it slowed down a job that failed, and stands behind what ended that
+    is_aside: bool = False  # a warning that is not why the job failed, and stands behind what ended that
 
 
 def span(moments: Iterable[Moment | None]) -> tuple[Moment | None, Moment | None]:
@@ -71,7 +71,7 @@ def _class(found: Found) -> tuple[int, ...]:
 
 def order(items: Sequence[Found]) -> list[Finding]:
     """Causes first, then what nothing explains; an explained finding is placed under the first finding that explains it."""
-    items = _with_doubts(_with_reasons(_without_slowness(items)))
+    items = _with_doubts(_with_reasons(_without_guesses(_without_slowness(items))))
     accounts = _Accounts(items)
     ranked = sorted(items, key=accounts.place)
     under = _parents(ranked, accounts)
@@ -100,6 +100,24 @@ def _without_slowness(items: Sequence[Found]) -> Sequence[Found]:
         item._replace(is_aside=True) if item.rule.group in _SPEED and item.finding.severity == "warning" else item
         for item in items
     ]
+
+
+def _without_guesses(items: Sequence[Found]) -> Sequence[Found]:
+    """The findings; where something failed, a warning that may be wrong and accounts for nothing known is no cause of that."""
+    errors = [item for item in items if _is_error(item, "symptom") and item.rule.group != "scheduler"]
+    if not errors:
+        return items
+    accounts = _Accounts(items)
+
+    def is_guess(item: Found) -> bool:
+        finding = item.finding
+        return (
+            (finding.severity, finding.confidence, finding.role) == ("warning", "possible", "cause")
+            and not item.leads
+            and not any(accounts(item.rule.id, error.rule.id) for error in errors if not error.rule.fallback)
+        )
+
+    return [item._replace(is_aside=True) if is_guess(item) else item for item in items]
 
 
 def _with_reasons(items: Sequence[Found]) -> Sequence[Found]:

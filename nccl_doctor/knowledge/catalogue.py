@@ -214,15 +214,17 @@ class Catalogue:
                 if where == LINE and message.where == RECORD:
                     continue
                 parts = message.parts[number]
-                if (message.weights[number] > weight or message.is_origin) and all(part in text for part in parts):
-                    if message.is_origin:
+                if (message.weights[number] > weight or message.may_be_origin) and all(part in text for part in parts):
+                    if message.may_be_origin:
                         origins.append((message, number))
                     match = message.found(number, text) if message.weights[number] > weight else None
                     if match is not None:
                         best, weight = Hit(message, match.groupdict()), message.weights[number]
                         fixed = place_of(text, match.start(), parts)
         if best is not None and best.message.is_echo:
-            origins.sort(key=lambda origin: -origin[0].weights[origin[1]])
+            if best.message.role != "echo":
+                origins = [origin for origin in origins if origin[0].is_origin]
+            origins.sort(key=lambda origin: (not origin[0].is_origin, -origin[0].weights[origin[1]]))
             for rest in (text[: fixed[0]], *filter(None, best.fields.values()), text[fixed[1] :]):
                 for message, number in origins:
                     if (match := message.found(number, rest)) is not None:

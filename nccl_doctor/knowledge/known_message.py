@@ -65,6 +65,11 @@ class KnownMessage:
         return self.role == "origin" and self.kind in HERE
 
     @property
+    def may_be_origin(self) -> bool:
+        """Whether something failed that did not say of itself that it failed elsewhere."""
+        return self.role == "origin" and self.kind not in (*ELSEWHERE, "harmless")
+
+    @property
     def is_echo(self) -> bool:
         """Whether it only says that something else failed."""
         return self.role == "echo" or self.kind in ELSEWHERE

@@ -114,3 +114,20 @@ def test_what_slowed_a_job_down_comes_behind_what_ended_it() -> None:
     assert ["input-pipeline-stall"] == [finding.name for finding in findings(*waits)][:1]
     names = [finding.name for finding in findings(*waits, error)]
     assert names.index("program-state-unexpected") < names.index("input-pipeline-stall")
+
+
+def test_what_an_exception_says_comes_before_that_it_was_not_caught() -> None:
+    found = findings(
+        "terminate called after throwing an instance of 'engine::Exception'",
+        "  what():  [TensorRT-LLM][ERROR] Assertion failed: Failed: MPI error /src/mpiUtils.cpp:99 '6' (/src/mpiUtils.cpp:99)",
+    )
+    assert found[0].name == "world-size-wrong"
+
+
+def test_a_possible_warning_that_explains_no_error_comes_behind_it() -> None:
+    found = findings(
+        "node01:101:140 [0] NCCL INFO Bootstrap : Using [0]eth0:10.1.0.4<0> [1]docker0:172.17.0.1<0>",
+        "node01:101:140 [0] NCCL INFO NET/IB : Using [0]mlx5_0:1/IB [1]mlx5_8:1/RoCE [RO]; OOB eth0:10.1.0.4<0>",
+        "[rank0]: RuntimeError: NCCL Error 1: unhandled cuda error (run with NCCL_DEBUG=INFO for details)",
+    )
+    assert [one.severity for one in found][0] == "error"
