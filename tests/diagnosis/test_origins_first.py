@@ -130,4 +130,4 @@ def test_a_possible_warning_that_explains_no_error_comes_behind_it() -> None:
         "node01:101:140 [0] NCCL INFO NET/IB : Using [0]mlx5_0:1/IB [1]mlx5_8:1/RoCE [RO]; OOB eth0:10.1.0.4<0>",
         "[rank0]: RuntimeError: NCCL Error 1: unhandled cuda error (run with NCCL_DEBUG=INFO for details)",
     )
-    assert [one.severity for one in found][0] == "error"
+    assert found[0].severity == "error"
