@@ -333,12 +333,12 @@ def _links(facts: Facts) -> Iterator[Clause]:
         "SELECT iif(tool IN ('perftest', 'hpl', 'gpu-burn', 'hpcg'), '', tool || ' ') || test, count(*),"
         " iif(unit IN ('us', 'ms'), max(value), min(value)), median(value), unit, min(ref) FROM active_test"
         " WHERE (tool IN ('perftest', 'iperf3', 'fio', 'osu', 'hpl', 'imb', 'ucx', 'fabtests', 'deepep', 'gpu-burn',"
-        " 'ior', 'stream', 'babelstream', 'hpcg')"
+        " 'ior', 'stream', 'babelstream', 'hpcg', 'mdtest', 'io500')"
         " OR (tool = 'serving' AND test IN ('request rate', 'output rate', 'mean TTFT', 'mean TPOT'))) AND value IS NOT NULL"
-        " GROUP BY tool, test, unit"
+        " GROUP BY tool, test, unit ORDER BY tool, test <> 'score', test, unit"
     ):
         over = f" over {runs:,} runs, {_plain(worst)} at worst" if runs > 1 else ""
-        yield f"{test}: {_plain(usual)} {unit}{over}", ref
+        yield f"{test}: {_plain(usual)} {unit}".rstrip() + over, ref
     for tests, nodes, failed, ref in facts.query(
         "SELECT count(DISTINCT test), count(DISTINCT host), count(DISTINCT iif(outcome = 'fail', host, NULL)), min(ref)"
         " FROM active_test WHERE tool = 'superbench' GROUP BY NULL HAVING count(*)"

@@ -112,12 +112,14 @@ QUERIES = (
     " WHEN tool IN ('ucx', 'fabtests', 'deepep') THEN iif(unit = 'us', 'message_latency', 'message_bandwidth')"
     " WHEN tool = 'hpl' THEN 'linpack' WHEN tool = 'gpu-burn' THEN 'gpu_burn'"
     " WHEN tool = 'ior' THEN 'storage_bandwidth' WHEN tool IN ('stream', 'babelstream') THEN 'memory_bandwidth'"
+    " WHEN tool = 'mdtest' OR tool = 'io500' AND unit = 'ops/s' THEN 'storage_operations'"
+    " WHEN tool = 'io500' THEN iif(unit = 'MB/s', 'storage_bandwidth', 'io500_score')"
     " WHEN tool = 'hpcg' THEN 'hpcg' ELSE 'serving' END,"
     " value, coalesce(unit, ''), iif(tool = 'gpu-burn', 'gpu', 'run'),"
     " iif(tool = 'hpl', coalesce(text, ''),"
     " coalesce(host || ' ', '') || coalesce(iif(tool = 'gpu-burn', 'GPU ', '') || device || ' ', '') || test), ref"
     " FROM active_test WHERE tool IN ('osu', 'imb', 'ucx', 'fabtests', 'deepep', 'hpl', 'gpu-burn',"
-    " 'ior', 'stream', 'babelstream', 'hpcg', 'serving')"
+    " 'ior', 'stream', 'babelstream', 'hpcg', 'mdtest', 'io500', 'serving')"
     " AND value IS NOT NULL LIMIT 2000",
     # NVLink-C2C between GPU and CPU
     "SELECT 'c2c_bandwidth', total, 'GB/s', 'gpu', coalesce(host || ' ', '') || 'GPU ' || gpu, ref FROM c2c_state",

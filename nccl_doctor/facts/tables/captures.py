@@ -282,9 +282,9 @@ class QueuedJob(NamedTuple):
 
 
 class AccountedJob(NamedTuple):
-    """A job, or a step of one, in the accounting of a scheduler (`sacct`, `sstat`, `seff`, `qacct`, `qstat -f`, LSF's report, `bhist`)."""
+    """A job, or a step of one, in the accounting of a scheduler (`sacct`, `seff`, `qacct`, `qstat -f`, `bhist`, HTCondor's log)."""
 
-    scheduler: str  # slurm, gridengine, pbs, lsf
+    scheduler: str  # slurm, gridengine, pbs, lsf, htcondor
     job: str  # id, with the index of an array and the name of a step
     name: str | None
     state: str | None

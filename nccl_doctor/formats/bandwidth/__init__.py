@@ -68,7 +68,10 @@ FORMATS = (
         "storage-test",
         "fio",
         tables=("active_test",),
-        begins=compiled(rb"\A(?:\xef\xbb\xbf)?\s{0,20}\{\s{0,20}\"fio version\"\s{0,4}:"),
+        # also inside the document of a harness: `{"data": [{"fio version": …`
+        begins=compiled(
+            rb"\A(?:\xef\xbb\xbf)?\s{0,20}\{[^{}\[\]]{0,400}[\[{]?\s{0,40}\{?\s{0,40}\"fio version\"\s{0,4}:"
+        ),
         inside=(b": (groupid=",),
         after=("rdma-test",),
     ),

@@ -2,6 +2,7 @@
 
 import json
 import re
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from nccl_doctor.facts.store import Facts
@@ -20,6 +21,8 @@ _OF_OLD_UNIT = {"": 1e-6, "K": 2**10 / 1e6, "M": 2**20 / 1e6, "G": 2**30 / 1e6, 
 _OF_UNIT = {"": 1e-6, "k": 1e-3, "M": 1.0, "G": 1e3, "T": 1e6}
 _LARGEST = 64 << 20  # bytes of JSON
 _MOST = 20_000
+_PARTS = 1000  # of a document that are searched for results
+_DEEP = 4
 
 
 class _Job(NamedTuple):
@@ -91,10 +94,10 @@ def _read_json(stream: Readable, name: str, facts: Facts) -> Reading:
         run, _ = json.JSONDecoder().raw_decode(content.decode("utf-8-sig", "replace").lstrip())
     except (ValueError, RecursionError) as error:
         note = f"is no complete JSON: {str(error)[:100]}"
-    jobs = run.get("jobs") or run.get("client_stats") if isinstance(run, dict) else None
+    jobs = [job for one in _runs(run) for job in one.get("jobs") or one.get("client_stats") or ()]
     rows: list[ActiveTest] = []
     at, number = 0, 1  # where the job before is named, and its line
-    for one in jobs[:_MOST] if isinstance(jobs, list) else []:
+    for one in jobs[:_MOST]:
         if not isinstance(one, dict) or not isinstance(one.get("jobname"), str):
             continue
         named = content.find(json.dumps(one["jobname"]).encode(), at)
@@ -114,6 +117,20 @@ def _read_json(stream: Readable, name: str, facts: Facts) -> Reading:
                 rows.append(_row(facts, name, place, job, f"{job.name} {way}", rate / 1e6, number, text))
     facts.add(rows)
     return Reading(content.count(b"\n") + (not content.endswith(b"\n")), len(rows), note)
+
+
+def _runs(document: Any) -> Iterator[dict[str, Any]]:
+    """The results of fio in a document: itself, or those that a harness put into objects or lists of its own."""
+    waiting = [(document, 0)]
+    for _ in range(_PARTS):
+        if not waiting:
+            return
+        part, depth = waiting.pop()
+        if isinstance(part, dict) and any(isinstance(part.get(of), list) for of in ("jobs", "client_stats")):
+            yield part
+        elif isinstance(part, dict | list) and depth < _DEEP:
+            inner = list(part.values() if isinstance(part, dict) else part)
+            waiting += [(one, depth + 1) for one in inner[::-1]]
 
 
 def _row(

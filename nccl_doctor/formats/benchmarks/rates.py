@@ -1,4 +1,4 @@
-"""Results of IOR, STREAM, BabelStream and HPCG: rates of a file system, of the memory of a node or a GPU, and of a whole job."""
+"""Results of IOR, STREAM in its forms for CPUs and GPUs, and HPCG: rates of a file system, of memory, and of a whole job."""
 
 import re
 from typing import NamedTuple
@@ -10,14 +10,18 @@ from nccl_doctor.inputs.streams import Readable
 from nccl_doctor.inputs.text_lines import Sections
 
 _HEADS = re.compile(
-    rb"access    bw\(MiB/s\)|Function    M(?:Bytes|iBytes)/sec|Function    Best Rate MB/s|Final Summary::HPCG result is "
+    rb"access    bw\(MiB/s\)|Function    M(?:Bytes|iBytes)/sec|Function {1,12}(?:Best )?Rate \(?[MG]i?B/s|Final Summary::HPCG result is "
 )
+_RATE_TITLE = re.compile(r"Function {1,12}(?:Best )?Rate \(?([MG]i?)B/s")
 _NUMBER = r"(\d{1,12}(?:\.\d{1,6})?(?:e\+\d\d)?)"
 _IOR_ROW = re.compile(r"(write|read) {1,12}" + _NUMBER + r" (?:[ \d.NA-]{10,200}) (\d{1,6}) *$")
-_CPU_STREAM_ROW = re.compile(r"(Copy|Scale|Add|Triad): {1,20}" + _NUMBER + r" {1,12}[\d.]{1,12} ")
+_CPU_STREAM_ROW = re.compile(
+    r"(Copy|Scale|Add|Triad): {1,20}" + _NUMBER + r" {1,12}[\d.]{1,12} {1,12}[\d.]{1,12}(?: |$)"
+)
 _STREAM_ROW = re.compile(r"(Copy|Mul|Add|Triad|Dot|Nstream) {1,12}" + _NUMBER + r" {1,12}[\d.]{1,12} ")
 _HPCG = re.compile(r"Final Summary::HPCG result is (VALID|INVALID)(?:.{0,40}GFLOP/s rating of=" + _NUMBER + r")?")
 _MIB = (1 << 20) / 1e6  # MB
+_UNITS = {"M": 1.0, "Mi": _MIB, "G": 1e3, "Gi": (1 << 30) / 1e6}  # MB
 _KEEP = 60
 _MOST = 20_000
 
@@ -36,7 +40,8 @@ class _Result(NamedTuple):
 def read_format(stream: Readable, name: str, facts: Facts) -> Reading:
     """Read each result.
 
-    Source: IOR 3 and 4 `src/ior-output.c`, STREAM 5.10 `stream.c`, BabelStream 3 to 5 `src/main.cpp`, HPCG 3 `src/ReportResults.cpp`::
+    Source: IOR 3 and 4 `src/ior-output.c`, STREAM 5.10 `stream.c`, its ports to CUDA and NVIDIA's container, which name the unit in
+    the title, BabelStream 3 to 5 `src/main.cpp`, HPCG 3 `src/ReportResults.cpp`::
 
         write     41234      10312      0.006123    16777216   4096       0.012345   25.42      0.001234   25.43      0
         Triad:         363208.7     0.026599     0.026431     0.026855
@@ -45,13 +50,15 @@ def read_format(stream: Readable, name: str, facts: Facts) -> Reading:
     """
     facts.mark_covered("active_test")
     sections = Sections(stream, _HEADS, _KEEP)
-    tables: dict[str | None, float] = {}  # host -> MB of a unit of the table of BabelStream
+    tables: dict[str | None, tuple[str, float]] = {}  # host -> whose table is open, and MB of a unit of it
     rows: list[ActiveTest] = []
     used = 0
     note = None
     for number, label, text in sections:
         if text.startswith("Function "):
-            tables[label.host] = _MIB if "MiBytes" in text else 1.0
+            title = _RATE_TITLE.match(text)
+            babel = "babelstream", _MIB if "MiBytes" in text else 1.0
+            tables[label.host] = babel if title is None else ("stream", _UNITS[title[1]])
         elif (found := _result(text.strip(), tables.get(label.host))) is not None:
             rows.append(ActiveTest(label.host, *found, text=None, ref=facts.evidence(name, number, text.strip())))
         elif "bw(MiB/s)" not in text:
@@ -65,13 +72,14 @@ def read_format(stream: Readable, name: str, facts: Facts) -> Reading:
     return Reading(sections.lines, used, note)
 
 
-def _result(text: str, unit: float | None) -> _Result | None:
+def _result(text: str, table: tuple[str, float] | None) -> _Result | None:
     if (row := _IOR_ROW.match(text)) is not None:
         return _Result("ior", row[1], f"iteration {row[3]}", "other", float(row[2]) * _MIB, "MB/s")
-    if unit is not None and (row := _STREAM_ROW.match(text)) is not None:
-        return _Result("babelstream", row[1], None, "other", float(row[2]) * unit / 1e3, "GB/s")
+    if table is not None and table[0] == "babelstream" and (row := _STREAM_ROW.match(text)) is not None:
+        return _Result("babelstream", row[1], None, "other", float(row[2]) * table[1] / 1e3, "GB/s")
     if (row := _CPU_STREAM_ROW.match(text)) is not None:
-        return _Result("stream", row[1], None, "other", float(row[2]) / 1e3, "GB/s")
+        unit = table[1] if table is not None and table[0] == "stream" else 1.0
+        return _Result("stream", row[1], None, "other", float(row[2]) * unit / 1e3, "GB/s")
     if (row := _HPCG.match(text)) is not None:
         outcome = "pass" if row[1] == "VALID" else "fail"
         return _Result("hpcg", "HPCG", None, outcome, float(row[2]) if row[2] else None, "Gflop/s" if row[2] else None)

@@ -18,6 +18,8 @@ FORMATS = (
             rb"\A(?:\xef\xbb\xbf)?(?:\$ [^\n]{0,400}\n)?[ \t]{0,80}(?=[^\n]{0,4000}\bJobID(?:Raw)?\b)[A-Z][A-Za-z]{1,40}"
             rb"(?:(?: +[A-Z][A-Za-z]{1,40}){1,200} *\r?\n-|(?:[|,;\t^~#@&:]{1,2}[A-Z][A-Za-z]{1,40}){1,200}[|,;\t^~#@&:]{0,2}\r?\n"
             rb"| (?:[A-Z][A-Za-z]{1,40} ){1,80}[A-Z][A-Za-z]{1,40}\r?\n\d)"
+            rb"|\A(?:\xef\xbb\xbf)?(?=[^\n]{0,4000}\|State\b)(?=[^\n]{0,4000}\b(?:ReqTRES|ReqMem|CPUTimeRAW|TimelimitRaw|AllocTRES)\b)"
+            rb"[A-Z][A-Za-z]{1,40}(?:\|[A-Z][A-Za-z]{1,40}){2,200}\|?\r?\n"  # without the numbers of the jobs
             rb"|\A(?=\d{1,12}(?:[_+.][\w\[\],%-]{1,60})?\|)(?=[^\n]{0,2000}\|(?:COMPLETED|FAILED|TIMEOUT|OUT_OF_MEMORY|NODE_FAIL|PREEMPTED"
             rb"|CANCELLED(?: by \d{1,10})?|RUNNING|PENDING|DEADLINE)\|)(?=[^\n]{0,2000}\|\d{1,3}:\d{1,3}(?:\||\r?\n))"
             rb"|\A(?:\xef\xbb\xbf)?(?:\$ [^\n]{0,400}\n)?Job ID: \d{1,12}\S{0,40}\r?\n(?:Array Job ID: [^\n]{1,80}\n)?Cluster: "
@@ -96,6 +98,14 @@ FORMATS = (
         after=("training-steps",),
     ),
     Format(
+        "htcondor-log",
+        "htcondor_log",
+        tables=("accounted_job", "process_end"),
+        begins=compiled(
+            rb"\A(?:\xef\xbb\xbf)?\d{3} \(\d{1,12}\.\d{1,9}\.\d{1,9}\) (?:\d{4}-\d\d-\d\d|\d\d/\d\d) \d\d:\d\d:\d\d(?:\.\d{1,6})? [A-Z]"
+        ),
+    ),
+    Format(
         "slurm-controller",
         "sdiag",
         tables=("host_number",),
@@ -167,6 +177,7 @@ FORMATS = (
             "collective-benchmark",
             "gpu-burn",
             "rate-benchmark",
+            "metadata-benchmark",
             "dcgm-job-stats",
             "serving-benchmark",
             "pod-description",

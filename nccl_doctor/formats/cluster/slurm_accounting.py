@@ -18,7 +18,8 @@ from nccl_doctor.inputs.text_lines import plain_lines
 _MOST = 50_000  # rows of one file
 # Columns are in the order that `--format` asked for; `--format=ALL` prints more than a hundred.
 _COLUMN_NAMES = re.compile(
-    r" {0,80}(?=.{0,4000}\bJobID(?:Raw)?\b)[A-Z][A-Za-z]{1,40}"
+    r" {0,80}(?:(?=.{0,4000}\bJobID(?:Raw)?\b)|(?=.{0,4000}\|State\b)(?=.{0,4000}\b(?:ReqTRES|ReqMem|CPUTimeRAW|TimelimitRaw|AllocTRES)\b))"
+    r"[A-Z][A-Za-z]{1,40}"
     r"(?:(?: +[A-Z][A-Za-z]{1,40}){1,200} *|(?:[|,;\t^~#@&:]{1,2}[A-Z][A-Za-z]{1,40}){1,200}[|,;\t^~#@&:]{0,2})$"
 )
 _BETWEEN = re.compile(r"[|,;\t^~#@&:]{1,2}")
@@ -84,7 +85,8 @@ def read_format(stream: Readable, name: str, facts: Facts) -> Reading:
         elif head and line.strip():
             cells = [line[start:end].strip() for start, end in spans] or _cells(line, between)
             row = _Row(dict(zip(head, cells, strict=False)), number, line.strip())
-            if len(cells) >= len(head) and _JOB.match(row.job) and ("State" not in head or row.state in _STATES):
+            is_job = _JOB.match(row.job) is not None or not {"JobID", "JobIDRaw"}.intersection(head)
+            if len(cells) >= len(head) and is_job and ("State" not in head or row.state in _STATES):
                 rows.append(row)
             elif "State" not in head:  # nothing else tells a row from a line of the log
                 head = []
@@ -138,7 +140,7 @@ def _accounted(row: _Row) -> Accounted:
     cpus = _whole(get("AllocCPUS") or get("NCPUS") or get("Cores") or "")
     each = _whole(get("Cores per node", ""))
     return Accounted(
-        job=row.job, line=row.number, text=row.text, reporter="sacct" if get("JobID") or get("JobIDRaw") else "seff",
+        job=row.job, line=row.number, text=row.text, reporter="seff" if row.job and not (get("JobID") or get("JobIDRaw")) else "sacct",
         state=row.state, exit_code=get("ExitCode", ""), name=get("JobName"), node_list=get("NodeList", ""),
         reason=get("Reason"), end=iso_seconds(get("End", "")),
         elapsed=parse_clock(get("Elapsed") or get("Job Wall-clock time") or ""), nodes=nodes,

@@ -76,7 +76,7 @@ def rows(facts: Facts, file: str, accounted: Iterable[Accounted]) -> Iterator[An
         yield from end_rows(
             facts, file,
             End(
-                job=job.job, state="OUT_OF_MEMORY" if out_of_memory else job.state, exit_code=shown,
+                job=job.job or None, state="OUT_OF_MEMORY" if out_of_memory else job.state, exit_code=shown,
                 host=(worst.host if out_of_memory else None) or job.host, reason=job.reason, stamp=job.end,
                 line=worst.line, text=worst.text, reporter=job.reporter,
                 process=_process(worst) if worst.state == "OUT_OF_MEMORY" and worst.is_step else None,

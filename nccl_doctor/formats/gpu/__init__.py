@@ -15,7 +15,8 @@ SAMPLE = (
 _OWN_TITLE = (
     rb"(?:gpu(?:_id|_index)?|index(?:_gpu)?|(?:gpu_)?(?:name|uuid)|pci_bus_id|(?:gpu_)?(?:util(?:ization)?(?:_percent|_pct)?"
     rb"|mem(?:ory)?_(?:used|total|free)(?:_mb|_mib)?|mem(?:ory)?_util(?:ization)?(?:_percent|_pct)?"
-    rb"|power(?:_draw|_usage)?(?:_w|_watts)?|temp(?:erature)?(?:_c)?))"
+    rb"|mem(?:ory)?_(?:percent|pct)|power(?:_draw|_usage|_limit)?(?:_w|_watts)?|temp(?:erature)?(?:_c)?|fan(?:_speed)?(?:_percent|_pct)?"
+    rb"|(?:sm|gr|graphics|mem(?:ory)?)_clock(?:_mhz)?|clocks?_(?:sm|gr|graphics|mem(?:ory)?)(?:_mhz)?))"
 )
 OWN_HEADER = rb"(?:timestamp|time|datetime)(?:, ?" + _OWN_TITLE + rb"){2,12}[ \t]*(?:\r?$|\r?\n)"
 # a row with units and without titles: behind a time stamp, or the number, the UUID or the address of a GPU

@@ -42,8 +42,10 @@ RENAMED = {
     **dict.fromkeys(("util", "utilization", "gpu_util", "gpu_utilization"), "util"),
     **dict.fromkeys(("memory_used", "mem_used", "gpu_memory_used", "gpu_mem_used"), "memory"),
     **dict.fromkeys(("memory_total", "mem_total", "gpu_memory_total", "gpu_mem_total"), "memory_total"),
+    "power_limit": "power_limit",
     **dict.fromkeys(("power", "power_draw", "power_usage", "gpu_power"), "power"),
     **dict.fromkeys(("temp", "temperature", "gpu_temp", "gpu_temperature"), "temperature"),
+    **dict.fromkeys(("sm_clock", "clock_sm", "clocks_sm", "gr_clock", "graphics_clock", "clock_graphics"), "clock"),
 }
 """Columns of `nvidia-smi --query-gpu`; a later name of the same thing wins nothing, the first in the file counts."""
 
@@ -73,7 +75,7 @@ _COUNTERS = (
     (re.compile(r"remapped_rows\.failure$"), "remap-failed"),
     (re.compile(r"remapped_rows\.uncorrectable$"), "remapped-rows"),
 )
-_OWN_UNIT = re.compile(r"_(?:percent|pct|mb|mib|w|watts|c)$")
+_OWN_UNIT = re.compile(r"_(?:percent|pct|mb|mib|w|watts|c|mhz)$")
 _UNIT = re.compile(r"\s{0,40}\[[^\]]{0,200}\]\s{0,40}$")
 
 

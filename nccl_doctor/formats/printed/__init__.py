@@ -26,4 +26,12 @@ FORMATS = (
         last=True,
         after=("training-steps",),
     ),
+    Format(
+        "printed-rates",
+        "rate_lines",
+        tables=("printed_number",),
+        inside=(b"hroughput", b"HROUGHPUT", b" images/s", b" samples/s", b" tokens/s", b" img/s", b" imgs/s"),
+        last=True,
+        after=("own-progress",),
+    ),
 )

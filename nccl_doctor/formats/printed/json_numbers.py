@@ -13,6 +13,8 @@ _DEEP = 3
 _OF_DOCUMENT = 20_000  # values that are looked at
 _DEEPEST = 12
 _NAMED = (("metric_name", "metric_value", "metric_unit"), ("metric", "value", "unit"), ("name", "value", "unit"))
+_MEANS = ("avg", "mean", "average")
+_UNITS = ("unit", "units")
 _FAILED = frozenset(("fail", "failed", "error"))
 _VALUES = frozenset(value for _, value, _ in _NAMED)
 
@@ -53,9 +55,10 @@ def numbers_of_document(data: bytes) -> list[Told] | None:
     """The rates and times of a JSON document in its order, and None for any other text.
 
     An object that names a measure, its value and its unit tells one number of that name. All other numbers are named by the
-    key of theirs and of the object around it::
+    key of theirs and of the object around it; of an object with the statistics of one measure the mean is told::
 
         {"results": {"matmul": {"metric_name": "tflops", "metric_value": 74.3, "metric_unit": "TFLOPS"}}}
+        {"request_latency": {"unit": "ms", "avg": 812.5, "p99": 1290.0}, "tokens_per_second": {"successful": {"mean": 431.0, "max": 455.0}}}
         {"all_reduce": [{"size_mb": 1, "busbw_gbps": 39.9}, {"size_mb": 10, "busbw_gbps": 203.2}]}
     """
     try:
@@ -78,6 +81,9 @@ def numbers_of_document(data: bytes) -> list[Told] | None:
         elif isinstance(value, dict) and depth < _DEEPEST:
             if (measure := _measure(value)) is not None:
                 told.append(Told(f"{key} {measure[0]}".strip()[:60], measure[2], measure[1], line))
+            elif (mean := _mean(above, key, value)) is not None:
+                told.append(Told(*mean, line))
+                continue
             inner = [
                 _Part(key, str(of), one, depth + 1, is_key=True)
                 for of, one in value.items()
@@ -114,6 +120,20 @@ class _Lines:
             self.number += self._text.count("\n", self._at, place)
         self._at = place if place < 0 else place + 1
         return self.number
+
+
+def _mean(above: str, key: str, record: dict[str, Any]) -> tuple[str, str, float] | None:
+    """Name, unit and mean of an object that holds the statistics of one measure, which its key or the key above names."""
+    value = next((found for of in _MEANS if (found := finite(record.get(of))) is not None), None)
+    if value is None or finite(record.get("count")) == 0:
+        return None
+    unit = next((record[of] for of in _UNITS if isinstance(record.get(of), str)), "")
+    if unit and kind_of(key, unit) is not None:
+        return key[:60], unit[:20], value
+    named = next((name for name in (key, above) if kind_of(name, "") is not None), None)
+    if unit or named is None:
+        return None
+    return (f"{above}.{key}" if named == above else key)[:60], unit_in(named), value
 
 
 def _measure(record: dict[str, Any]) -> tuple[str, float, str] | None:

@@ -9,6 +9,7 @@ from nccl_doctor.common.expressions import compiled
 from nccl_doctor.facts.store import Facts
 from nccl_doctor.formats.declaration import Reading
 from nccl_doctor.formats.printed import tables
+from nccl_doctor.formats.printed.exposed_metrics import ExposedMetrics
 from nccl_doctor.formats.printed.json_numbers import Told, numbers_of_document, numbers_of_record
 from nccl_doctor.formats.printed.progress import Progress
 from nccl_doctor.formats.printed.series import NumberSeries, Place
@@ -24,6 +25,7 @@ _HEAD = 1 << 16
 _BLOCK = 1 << 20
 _DOCUMENT = 4 << 20  # bytes of a JSON document that is read as a whole
 _LONGEST = 600  # bytes of a line
+_WORDS = 12  # of a name
 _LINES = 1_000_000
 _NUMBER = compiled(
     rb"(?:(?<![\w.:/+-])|(?<=[a-z]{4}:))(\d{1,15}(?:,\d\d\d){0,5}(?:\.\d{1,20})?(?:[eE][+-]?\d{1,3})?)"
@@ -38,9 +40,8 @@ _NOT_MEASURED = compiled(rb"(?i)[ \t]{1,4}(?:peak|theoretical)\b")
 _FORMULA = compiled(
     rb" = [^=:;]{1,120}[/*][^=:;]{1,120}:(?=\s)"
 )  # `fwd FLOPS per GPU = fwd flops per GPU / fwd latency: 81.9 TFLOPS`
-_EXPOSED = compiled(
-    rb"([A-Za-z_:][\w:]{0,200})\{[^\n]{0,2000}\} (-?\d{1,20}(?:\.\d{1,20})?(?:e[+-]?\d{1,3})?)(?: \d{10,13})?\r?"
-)  # of an exporter for Prometheus
+_SHAPE = compiled(rb"\(\d{1,9}(?:, ?\d{1,9}){1,4}\)(?: x \d{1,9}){0,4}")  # `per iteration of (512,512,512) x 4: 0.43 s`
+_DOWNLOAD = compiled(rb"\bFetched \d{1,6}(?:\.\d{1,3})? ?[kMG]?B in \d|[kMG]i?B/s eta \d")  # of apt and pip
 _CLOSED = compiled(rb"\([^()\n]{0,200}\)")
 _SAYS = compiled(rb"(?:[:=]|\b(?:is|was|took|of|in)\b)[\s\"'~]{0,8}\Z")
 
@@ -67,13 +68,16 @@ def read_format(stream: Readable, name: str, facts: Facts) -> Reading:
             return _read_document(head, told, name, facts)
     stream = Joined(head, stream)
     series, progress, step_tables = NumberSeries(), Progress(), StepTables()
-    unit_tables, hardware = UnitTables(series), _HardwareList()
-    table = tables.recognise(head)
+    unit_tables, hardware, metrics = UnitTables(series), _HardwareList(), ExposedMetrics(series)
+    table = tables.recognise(head, whole=len(head) < _HEAD)
     lines = used = 0
     for block in blocks(stream, _BLOCK):
         for line in block.data.split(b"\n"):
             lines += 1
             if table is None and hardware.holds(line):
+                continue
+            if table is None and (exposed := metrics.take(line, lines)) is not None:
+                used += exposed
                 continue
             if table is None and (step_tables.take(line, lines) or unit_tables.take(line, lines)):
                 used += 1
@@ -127,13 +131,10 @@ def _take(line: bytes, number: int, series: NumberSeries, table: tables.Table | 
 
 def numbers_of_line(line: bytes) -> Iterator[tuple[str, str, float]]:
     """(name, unit, value) of the rates and times of a line; a time needs a name that says it."""
-    if (exposed := _EXPOSED.fullmatch(line)) is not None:
-        name = exposed[1].decode()
-        if kind_of(name, "") is not None:
-            yield name, "", float(exposed[2])
+    if _DOWNLOAD.search(line) is not None:
         return
     end = 0
-    line = _FORMULA.sub(b":", line)
+    line = _SHAPE.sub(b"", _FORMULA.sub(b":", line))
     for match in _NUMBER.finditer(line):
         before, end = _HYPHENED.sub(b"", line[end : match.start()]), match.end()
         if _NOT_MEASURED.match(line, end) is not None:
@@ -160,4 +161,4 @@ def _name(before: bytes) -> str:
     words = _LONE_NUMBER.sub(" ", text).split()
     while words and words[-1].lower() in ("is", "was", "of", "in", "at", "took", "-", "for"):
         words.pop()
-    return " ".join(words[-8:])[:60].strip(" -.:=\"'{[")
+    return " ".join(words[-_WORDS:])[:60].strip(" -.:=\"'{[")

@@ -76,6 +76,10 @@ class NumberSeries:
         for one in self._names.values():
             if one.lowest is None or one.highest is None or one.last is None:
                 continue
+            if (
+                one.kind == "time" and not one.unit and one.lowest.value == one.highest.value == 0
+            ):  # of a limit that was not set
+                continue
             yield PrintedNumber(
                 file=file, name=one.name, unit=one.unit, kind=one.kind, n=one.n, median=median(one.values), last=one.last.value,
                 last_label=one.last.place.label, lowest=one.lowest.value, lowest_label=one.lowest.place.label,

@@ -14,7 +14,8 @@ _LONGEST = 4_000  # bytes of a row between bars
 _VALUES = ("median", "mean", "avg", "average", "value", "result")  # the best first
 _UNIT = compiled(rb"(\d[\d,]{0,18}(?:\.\d{1,20})?) ?(%|[KMG]iB|W|MHz|C)")
 _COUNTS = compiled(
-    r"(?i)(?:^|[_ .#])(?:id|index|idx|step|iter|iteration|epoch|rank|pid|port|seed|time_?stamp|date|time)s?\Z|\A\W*\Z"
+    r"(?i)(?:^|[_ .#])(?:id|index|idx|step|iter|iteration|epoch|rank|pid|port|seed|time_?stamp|date)s?\Z|\A\W*\Z"
+    r"|(?:^|(?:wall|clock|start|end|stop|relative|unix|date|submit|local|utc|event)[_ .]?)times?\Z"
 )
 
 
@@ -125,8 +126,8 @@ class _Readings(Table):
         return took
 
 
-def recognise(head: bytes) -> Table | None:
-    """The table with which a file begins; None for other text."""
+def recognise(head: bytes, *, whole: bool = False) -> Table | None:
+    """The table with which a file begins, of which `head` is all if `whole`; None for other text."""
     lines = head.split(b"\n")
     measured = _Measured([title.strip() for title in lines[0][:_LONGEST].decode("utf-8", "replace").split("|")])
     if measured.is_one:
@@ -136,7 +137,7 @@ def recognise(head: bytes) -> Table | None:
             titles = [cell.lower() for cell in _cells(line, bars=bars)]
             if _is_title(titles):
                 return _Units(titles, bars)
-    rows = [_between_commas(line) for line in lines[: _LINES if len(lines) > _LINES else -1]]
+    rows = [_between_commas(line) for line in lines[: _LINES if len(lines) > _LINES or whole else -1]]
     rows = [row for row in rows if row != [""]]
     if len(rows) <= _ROWS or not 2 <= len(rows[0]) <= _COLUMNS or len({len(row) for row in rows}) > 1:
         return None

@@ -22,12 +22,17 @@ _RATES = frozenset(
         "gflops",
         "tflops",
         "pflops",
+        "mf/s",
+        "gf/s",
+        "tf/s",
+        "pf/s",
         "mib/s/rank",
         "gb/s/gpu",
         "tflops/gpu",
     }
     | {"tokens/s/gpu", "tokens/sec/gpu", "tok/s/gpu", "samples/s/gpu", "tflop/s/gpu", "images/sec/gpu"}
 )
+_WORK = frozenset(_QUANTITIES[: _QUANTITIES.index("it")]) - {"items"}
 _SECONDS = {
     "s": 1.0, "sec": 1.0, "secs": 1.0, "second": 1.0, "seconds": 1.0, "ms": 1e-3, "msec": 1e-3, "msecs": 1e-3, "milliseconds": 1e-3,
     "us": 1e-6, "usec": 1e-6, "usecs": 1e-6, "microseconds": 1e-6, "ns": 1e-9, "nsec": 1e-9,
@@ -35,7 +40,8 @@ _SECONDS = {
 _MORE = frozenset({"s/it", "ms/it", "s/iter", "ms/iter", "s/step", "ms/step", "s/batch", "ms/batch", "s/epoch"})
 _RATE_NAME = compiled(
     r"(?i)throughput|bandwidth|(?:alg|bus)_?bw|"
-    r"(?<![a-z])(?:fps|qps|iops|speed|ips|t?flops)(?![a-z])|(?:per|/)[_ ]?s(?:ec(?:ond)?)?(?![a-z])"
+    r"(?<![a-z])(?:fps|qps|iops|speed|ips|t?flops)(?![a-z])|(?:per|/)[_ ]?s(?:ec(?:ond)?)?(?![a-z])|"
+    r"(?<![a-z])(?:req(?:uest)?|tok(?:en)?|ima?ge?|sample|seq(?:uence)?|querie|frame|[kmgt]i?b(?:it|yte)?)s?_s(?:ec)?\Z"
 )
 _TIME_NAME = compiled(
     r"(?i)latenc|elapsed|duration|(?<![a-z])(?:time|times|ttft|tpot|itl|runtime|walltime)(?![a-z])|_(?:ms|us|ns|s|sec|secs|seconds)\Z"
@@ -49,6 +55,11 @@ _SUFFIX = compiled(r"(?i)[_ (\[](ms|us|ns|s|sec|secs|seconds)[)\]]?\Z")
 def is_rate(unit: str) -> bool:
     """Whether a word is the unit of a rate: `images/s`, `GB/sec`, `FPS`."""
     return unit.lower() in _RATES
+
+
+def is_work_rate(unit: str) -> bool:
+    """Whether a unit counts what a job works on in a second: `images/s`, `tokens/sec/gpu`; not bytes, and not what hardware can do."""
+    return is_rate(unit) and unit.lower().partition("/")[0] in _WORK and "/" in unit
 
 
 def is_time(unit: str) -> bool:

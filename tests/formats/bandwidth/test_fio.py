@@ -94,3 +94,11 @@ def test_results_of_version_2(tmp_path: Path) -> None:
     assert {"rw8k read": 393.6, "rw8k write": 172.9} == pytest.approx(
         {row.test: row.value for row in facts.rows(ActiveTest)}, abs=0.1
     )
+
+
+def test_results_inside_the_document_of_a_harness(tmp_path: Path) -> None:
+    run = json.loads((FIXTURES / "bandwidth" / "fio_read.json").read_text())
+    (tmp_path / "out.json").write_text(json.dumps({"data": [run], "command": "fio --name=x"}, indent=4))
+    report, facts, _ = analyze.analyze([str(tmp_path / "out.json")])
+    assert ["storage-test"] == [one.kind for one in report.inputs]
+    assert [row.value for row in read(json.dumps(run))] == [row.value for row in facts.rows(ActiveTest)]

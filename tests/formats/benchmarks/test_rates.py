@@ -19,6 +19,10 @@ CPU_STREAM = """Function    Best Rate MB/s  Avg time     Min time     Max time
 Copy:          342008.3     0.018755     0.018713     0.018895
 Triad:         363208.7     0.026599     0.026431     0.026855
 """
+GPU_STREAM = """Function      Rate (MB/s)   Avg time     Min time     Max time
+Copy:      3012345.6789       0.0053       0.0053       0.0053
+Triad:     3101456.7891       0.0077       0.0077       0.0077
+"""
 HPCG = "Final Summary::HPCG result is VALID with a GFLOP/s rating of=5123.45\n"
 
 
@@ -35,6 +39,8 @@ def _rows(text: str) -> list[ActiveTest]:
         (STREAM, [("Copy", 2998.1, "GB/s"), ("Triad", 3052.3, "GB/s")]),
         (STREAM.replace("MBytes", "MiBytes"), [("Copy", 3143.8, "GB/s"), ("Triad", 3200.6, "GB/s")]),
         (CPU_STREAM, [("Copy", 342.0, "GB/s"), ("Triad", 363.2, "GB/s")]),
+        (GPU_STREAM, [("Copy", 3012.3, "GB/s"), ("Triad", 3101.5, "GB/s")]),
+        (GPU_STREAM.replace("Rate (MB/s) ", "Rate (MiB/s)"), [("Copy", 3158.7, "GB/s"), ("Triad", 3252.1, "GB/s")]),
         (HPCG, [("HPCG", 5123.4, "Gflop/s")]),
     ],
 )

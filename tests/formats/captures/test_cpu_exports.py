@@ -65,7 +65,31 @@ def _uses(text: str) -> list[HostUse]:
     return facts.rows(HostUse)
 
 
-@pytest.mark.parametrize("text", [SADF, JSON, DSTAT, ATOP], ids=["sadf -d", "sadf -j", "dstat", "atop"])
+IOSTAT = json.dumps(
+    {
+        "sysstat": {
+            "hosts": [
+                {
+                    "nodename": "node01",
+                    "number-of-cpus": 96,
+                    "statistics": [
+                        {
+                            "timestamp": "11/20/26 08:00:10",
+                            "avg-cpu": {"user": 85.0, "iowait": 5.0, "idle": 10.0},
+                            "disk": [],
+                        },
+                        {"timestamp": "11/20/26 08:00:20", "avg-cpu": {"user": 100.0, "iowait": 0.0, "idle": 0.0}},
+                    ],
+                }
+            ]
+        }
+    }
+)
+
+
+@pytest.mark.parametrize(
+    "text", [SADF, JSON, IOSTAT, DSTAT, ATOP], ids=["sadf -d", "sadf -j", "iostat -o JSON", "dstat", "atop"]
+)
 def test_samples(text: str) -> None:
     (use,) = _uses(text)
     assert ("node01", 2, 92.5, 0.5) == (use.host, use.samples, use.cpu_mean, use.cpu_high_share)

@@ -240,3 +240,13 @@ def test_a_table_without_titles(tmp_path: Path) -> None:
 )
 def test_other_tables_without_titles(line: str) -> None:
     assert recognise(f"{line}\n".encode()) is None
+
+
+def test_a_table_without_the_numbers_of_jobs_counts_them(tmp_path: Path) -> None:
+    (tmp_path / "jobs.csv").write_text(
+        "CPUTimeRAW|ReqCPUS|ReqMem|Partition|State\n1200|4|10G|gpu|COMPLETED\n800|4|10G|gpu|FAILED\n2400|4|10G|gpu|TIMEOUT\n"
+    )
+    report, facts, _ = analyze.analyze([str(tmp_path / "jobs.csv")])
+    assert ["COMPLETED", "FAILED", "TIMEOUT"] == [row.state for row in facts.rows(AccountedJob)]
+    assert "3 jobs: 1 completed, 1 failed, 1 timeout" in " ".join(report.job_lines)
+    assert "scheduler-time-limit" in {finding.name for finding in report.findings}

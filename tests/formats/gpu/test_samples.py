@@ -419,3 +419,13 @@ def test_every_column_that_nvidia_smi_knows_and_a_host_that_it_does_not_tell() -
     facts, reading = read(data)
     assert None is reading.note
     assert [(None, 0, 97.0), (None, 1, 97.0)] == [(use.host, use.gpu, use.util_mean) for use in facts.rows(GpuUse)]
+
+
+def test_a_table_of_ones_own_with_clocks_limits_and_shares_of_memory() -> None:
+    data = "timestamp,gpu_utilization,memory_percent,memory_used_mb,memory_total_mb,temperature_c,power_draw_w,power_limit_w,sm_clock_mhz\n"
+    data += "".join(f"{1790000000 + at}.25,90,12.5,6144.5,49152.0,70,250.5,300.0,2505\n" for at in range(20))
+    known = registry.recognise(data.encode())
+    assert known is not None
+    assert "gpu-samples" == known.kind
+    facts, _ = read(data)
+    assert [90.0] == [use.util_mean for use in facts.rows(GpuUse)]

@@ -36,11 +36,11 @@ def read(text: str) -> tuple[Facts, dict[str, PrintedNumber]]:
             "Throughput (in TFLOP/s) for bmm (128x1024): 227.5",
             [("Throughput (in TFLOP/s) for bmm (128x1024)", "", 227.5)],
         ),
-        (
-            'pci_link_transfers_per_second{bus="45",slot="1f.2"} 8e+09',
-            [("pci_link_transfers_per_second", "", 8e9)],
-        ),
-        ('pci_link_width{bus="45"} 8', []),
+        ("GFLOP/s rate:   81234.5 GF/s", [("GFLOP/s rate", "GF/s", 81234.5)]),
+        ("Seconds for a sweep of (64,64,64) x 2: time: 0.43 s", [("time", "s", 0.43)]),
+        ("Time of one iteration of grid (64,64,64) x 2 x 4: 0.43 s", [("Time of one iteration of grid", "s", 0.43)]),
+        ("Fetched 21.3 MB in 3s (7100 kB/s)", []),
+        ("   12.5/12.5 MB 41.2 MB/s eta 0:00:00", []),
         ("MLP throughput (in TFLOP/s): 234.186", [("MLP throughput (in TFLOP/s)", "", 234.186)]),
         ("Latency of step 7: 1.25 ms", [("Latency of step", "ms", 1.25)]),
         ("[11/02/2026-09:17:09] [I] median: 0.75 ms", [("median", "ms", 0.75)]),
@@ -102,6 +102,55 @@ def test_lines_of_json() -> None:
     assert {("latency_s", "s", 6.0), ("itl.p99_ms", "ms", 8.5)} == {
         (row.name, row.unit, row.median) for row in rows.values()
     }
+
+
+def test_metrics_of_an_exporter_tell_gauges_and_means() -> None:
+    text = (
+        '# TYPE app:wait_seconds histogram\napp:wait_seconds_bucket{le="0.5",model="m"} 12.0\napp:wait_seconds_count{model="m"} 20.0\n'
+        'app:wait_seconds_sum{model="m"} 8.5\napp:wait_seconds_created{model="m"} 1.79e+09\n'
+        'app:idle_seconds_sum{model="m"} 0.0\napp:idle_seconds_count{model="m"} 0.0\n'
+        'pci_link_transfers_per_second{bus="45",slot="1f.2"} 8e+09\npci_link_width{bus="45"} 8\n'
+    )
+    _, rows = read(text)
+    assert {"mean app:wait_seconds": (0.425, "seconds"), "pci_link_transfers_per_second": (8e9, "")} == {
+        name: (row.median, row.unit) for name, row in rows.items()
+    }
+
+
+def test_a_document_with_statistics_tells_means() -> None:
+    text = json.dumps(
+        {
+            "request_rate": {"unit": "requests/sec", "avg": 4.5},
+            "first_token": {"unit": "ms", "avg": 120.0, "p99": 300.0},
+            "request_count": {"unit": "requests", "avg": 50.0},
+            "tokens_per_second": {"done": {"mean": 431.0, "max": 455.0}, "failed": {"mean": 0.0, "count": 0}},
+        },
+        indent=1,
+    )
+    _, rows = read(text)
+    assert {"request_rate": 4.5, "first_token": 120.0, "tokens_per_second.done": 431.0} == {
+        name: row.median for name, row in rows.items()
+    }
+
+
+def test_a_limit_of_zero_is_no_time() -> None:
+    assert {"latency_s"} == set(read('{"limits": {"duration": 0}, "latency_s": 2.5}\n{"latency_s": 2.5}\n')[1])
+
+
+def test_the_last_row_of_a_short_table_has_no_line_end() -> None:
+    _, rows = read("nodes,Tokens/sec,epoch_time,wall_time\n1,100.5,9.5,1\n2,190.5,5.5,2\n4,370.5,3.5,3")
+    assert {"nodes": 3, "Tokens/sec": 3, "epoch_time": 3} == {name: row.n for name, row in rows.items()}
+
+
+def test_rates_in_the_log_of_a_job(tmp_path: Path) -> None:
+    (tmp_path / "job.log").write_text(
+        "node01:71:71 [0] NCCL INFO cudaDriverVersion 12040\nNCCL version 2.21.5+cuda12.4\n"
+        "node01:71:71 [0] NCCL INFO NET/IB : throughput 200 tokens/s\n"
+        + "".join(f"Throughput: {rate} images/s, Batch size: 16\n" for rate in (800.5, 812.5, 816.5))
+    )
+    report, facts, _ = analyze.analyze([str(tmp_path / "job.log")])
+    assert "Throughput 812.5 images/s (800.5 to 816.5, 3 values)" in " ".join(report.job_lines)
+    assert ["Throughput"] == [row.name for row in facts.rows(PrintedNumber)]
 
 
 def test_a_table_with_a_column_of_units() -> None:

@@ -119,6 +119,16 @@ def test_pods_of_one_rank_are_two_runs_unless_one_goes_on(first: tuple[int, int]
             "own-loop",
             (None, 489600.0),
         ),
+        (
+            'json_stats: {{"RAM": "13.1/31.0G", "_type": "train_iter", "dt": 0.5, "dt_data": 0.01, "epoch": "3/40", "iter": "{s}/500"}}',
+            "slowfast",
+            (0.5, 2.0),
+        ),
+        (
+            'json_stats: {{"_type": "train_epoch", "dt": 0.5, "dt_net": 0.4, "epoch": "{s}/40", "loss": 2.1}}',
+            "slowfast-epochs",
+            (0.5, 2.0),
+        ),
         ("step {s} | loss: 1.9 | dt: 500.0ms | tok/sec: 1,271,400 | bf16_mfu: 48.21", "own-loop", (0.5, 1271400.0)),
     ],
 )

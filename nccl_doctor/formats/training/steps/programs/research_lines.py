@@ -1,9 +1,9 @@
-"""Step lines of programs that research groups published: modded-nanogpt, llm.c, fairseq2, InternEvo, NeMo-RL, Marian, WeNet, slime.
+"""Step lines of programs that research groups published: modded-nanogpt, llm.c, fairseq2, InternEvo, NeMo-RL, Marian and others.
 
 Sources: `train_gpt.py` of modded-nanogpt, `train_gpt2.cu` of llm.c, `recorders/log.py` of fairseq2, `train.py` of InternEvo,
 `grpo.py` of NeMo-RL, `scheduler.h` of Marian, `executor.py` of WeNet, `callback.py` of ms-swift, `train_metric_utils.py` of
 slime, `callbacks.py` of LLaMA-Factory (`include_effective_tokens_per_second`), `iter_speed.py` of Cosmos, `on_policy_runner.py`
-of RSL-RL::
+of RSL-RL, `utils/logging.py` of SlowFast and pycls::
 
     step:126/1750 train_time:12432ms step_avg:98.67ms
     step    1/18865 | loss 11.0 (+nanz)| norm 15.4 (+nanz)| lr 8.6e-07 | 3321.91 ms | 48.3% bf16 MFU | 157849 tok/s
@@ -17,10 +17,12 @@ of RSL-RL::
     {'loss': 1.99, 'learning_rate': 1e-05, 'epoch': 0.01, 'throughput': 4123.12}
     20 : iter_speed 7.82 seconds per iteration | Loss: 1.8906
                         Iteration time: 1.18s
+    json_stats: {"_type": "train_iter", "dt": 0.61, "dt_data": 0.01, "dt_net": 0.60, "epoch": "3/40", "iter": "20/500", "loss": 2.1}
 """
 
 from nccl_doctor.formats.training.steps.step_formats import NUMBER, RATE, SECONDS, SPEED, Tool, by
 
+_STATS = rb'json_stats: \{.{0,300}?"_type": "train_'
 TOOLS = (
     Tool(
         b" step_avg:",
@@ -140,5 +142,29 @@ TOOLS = (
         "samples/s",
         "job",
         by(rb"^\s{4,60}Iteration time: " + SECONDS + rb"s\s*$"),
+    ),
+    Tool(
+        b'"_type": "train_iter',
+        "slowfast",
+        "samples/s",
+        "job",
+        by(
+            _STATS
+            + rb'iter\w{0,20}", .{0,200}?"(?:dt|time_avg)": '
+            + SECONDS
+            + rb',.{0,300}?"epoch": "(?P<epoch>\d{1,9})/.{0,300}?"iter": "(?P<step>\d{1,12})/(?P<total>\d{1,12})'
+        ),
+    ),
+    Tool(
+        b'"_type": "train_epoch',
+        "slowfast-epochs",  # the mean of the iterations of each
+        "samples/s",
+        "job",
+        by(
+            _STATS
+            + rb'epoch\w{0,20}", .{0,200}?"(?:dt|time_avg)": '
+            + SECONDS
+            + rb',.{0,300}?"epoch": "(?P<step>\d{1,9})/'
+        ),
     ),
 )

@@ -1,0 +1,45 @@
+"""Rates that the program of a job prints, in logs of which no reader knows the step lines."""
+
+from nccl_doctor.facts.store import Facts
+from nccl_doctor.formats.declaration import Reading
+from nccl_doctor.formats.printed.printed_numbers import numbers_of_line
+from nccl_doctor.formats.printed.series import NumberSeries, Place
+from nccl_doctor.formats.printed.units import is_work_rate
+from nccl_doctor.inputs.blocks import blocks
+from nccl_doctor.inputs.streams import Readable
+
+_BLOCK = 1 << 20
+_LONGEST = 400  # bytes of a line
+_LINES = 200_000  # that tell a rate
+_WORDS = (b"hroughput", b"HROUGHPUT", b"/s")
+_OF_LIBRARIES = b"NCCL "  # their lines tell speeds of links
+
+
+def read_format(stream: Readable, name: str, facts: Facts) -> Reading:
+    """Read how much work was done in a second, where the unit says of what.
+
+    Source: programs of anybody's own::
+
+        Throughput: 812.5 images/s, Batch size: 16, Num of GPUs: 4
+    """
+    facts.mark_covered("printed_number")
+    series = NumberSeries()
+    lines = used = 0
+    for block in blocks(stream, _BLOCK):
+        for line in block.data.split(b"\n"):
+            lines += 1
+            if (
+                used >= _LINES
+                or len(line) > _LONGEST
+                or not any(word in line for word in _WORDS)
+                or _OF_LIBRARIES in line
+            ):
+                continue
+            took = False
+            for of, unit, value in numbers_of_line(line):
+                if is_work_rate(unit):
+                    took |= series.add(of, unit, value, Place(lines, line))
+            used += took
+        lines -= block.data.endswith(b"\n") or not block.data
+    facts.add(series.rows(facts, name))
+    return Reading(lines, used)
