@@ -70,6 +70,7 @@ FORMATS = (
             b"Ethernet Channel Bonding Driver: ",
             b"PhysLinkState:..",
             b"/sys/class/infiniband/",
+            b" %util",
             b"max locked memory",
             b"Max locked memory",
             b"-l: locked-in-memory",

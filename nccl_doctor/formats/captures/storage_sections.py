@@ -242,4 +242,39 @@ class NfsIo(Section):
             return
 
 
-SECTIONS: tuple[type[Section], ...] = (LfsDf, LustreImports, LustreStates, LustreStats, NfsIo)
+class Iostat(Section):
+    """`iostat -x`: how busy each disk was, and how long its requests took, at most. What was before the command is left out."""
+
+    BEGINS = re.compile(r"Device:?\s{1,40}(?=\S{1,20}\s)(?=.{10,400}%util\s*$)[\w/%\s-]{10,400}$")
+    _MORE = re.compile(r"\s*$|avg-cpu:|\s{5,20}[\d.]|Linux |\d\d[/:.-]\d\d")
+    _NAMES: ClassVar[dict[str, tuple[str, str]]] = {
+        "%util": ("use of", "%"), "r_await": ("read of", "ms"), "w_await": ("write of", "ms"),
+    }  # fmt: skip
+
+    def __init__(self, add: Add) -> None:
+        super().__init__(add)
+        self._titles: list[str] = []
+        self._reports = 0
+
+    def take(self, text: str, number: int) -> bool:
+        """Use a line; the command prints all disks again and again, first of all the means since the start of the host."""
+        if self.BEGINS.match(text) is not None:
+            self._titles = text.split()
+            self._reports += 1
+            return True
+        cells = text.split()
+        if len(cells) != len(self._titles):
+            return self._MORE.match(text) is not None
+        try:
+            values = dict(zip(self._titles[1:], (float(cell.replace(",", ".")) for cell in cells[1:]), strict=True))
+        except ValueError:
+            return False
+        if self._reports == 1 or not values.get("%util"):
+            return True
+        for title, (what, unit) in self._NAMES.items():
+            if (value := values.get(title)) and value > 0:
+                self.number("iostat", f"{what} {cells[0]}", value, unit, (number, text))
+        return True
+
+
+SECTIONS: tuple[type[Section], ...] = (LfsDf, LustreImports, LustreStates, LustreStats, NfsIo, Iostat)

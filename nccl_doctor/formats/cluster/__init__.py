@@ -127,6 +127,8 @@ FORMATS = (
             rb"(?:\s{1,20}(?:(?:\d{1,3}-)?\d{1,4}:\d\d(?::\d\d)?|UNLIMITED|INVALID)){1,2}\s{1,20}\d{1,6}\s{1,20}[(\w][^\n]{0,400}(?:\n|\Z)"
             rb"|\S{1,60}\s{1,20}(?:up|down|drain|inact)\s{1,20}(?:infinite|[\d:-]{4,16})\s{1,20}\d{1,6}\s{1,20}[a-z]{2,14}[*~#!%$@^-]{0,2}"
             rb"\s{1,20}\S{1,400}\s{0,20}(?:\n|\Z)"
+            rb"|(?:\d{1,12}(?:_\w{1,20})?[,|](?:PENDING|RUNNING|COMPLETING|CONFIGURING|SUSPENDED|COMPLETED|FAILED|PD|R|CG|CF)\r?\n){3}"
+            rb"|(?:[A-Za-z][\w.-]{0,80}\d[,|]" + _STATE + rb"\r?\n){3}"
             rb"|(?:[A-Za-z][\w.,\[\]-]{0,200}\s{1,20}" + _STATE + rb"(?:\s{1,20}\S[^\n]{0,300})?\s{0,20}\n){2,4})"
         ),
         inside=(

@@ -39,6 +39,12 @@ _STATED_ROW = re.compile(
     r"([A-Za-z][\w.,\[\]-]{0,200})\s+((?:idle|alloc(?:ated)?|mix(?:ed)?|drain(?:ed|ing)?|drng|down|comp(?:leting)?|maint|resv|reserved|fail|planned"
     r"|plnd)[*~#!%$@^-]{0,2})(?:\s+(\S.{0,300}?))?\s*$"
 )
+# `squeue -h -o %i,%T` and `sinfo -N -h -o %N,%T`
+_QUEUED_PAIR = re.compile(
+    r"(\d{1,12}(?:_[\w\[\],%+-]{1,60})?)[,|](PENDING|RUNNING|COMPLETING|CONFIGURING|SUSPENDED|COMPLETED|CANCELLED|FAILED|TIMEOUT|PREEMPTED"
+    r"|NODE_FAIL|OUT_OF_MEMORY|BOOT_FAIL|PD|R|CG|CF|S|CD|CA|F|TO|PR|NF|OOM)\s*$"
+)
+_STATED_PAIR = re.compile(_STATED_ROW.pattern.partition(r"(?:\s+")[0].replace(r"\s+", "[,|]", 1) + r"\s*$")
 _UNTOLD = "DOWN OR DRAINED"
 _TITLE, _NODES = re.compile(r"\S{1,80}"), re.compile(r"[A-Za-z][\w.,\[\]-]{0,200}")
 _HEAD = 1 << 12  # bytes in which rows without titles are known from others
@@ -184,7 +190,23 @@ class _Reader:
             return self._queued
         if _GROUP_ROW.match(first):
             return self._short
+        if _QUEUED_PAIR.match(first):
+            return self._queued_pair
+        if _STATED_PAIR.match(first):
+            return self._stated_pair
         return self._stated if _STATED_ROW.match(first) else None
+
+    def _queued_pair(self, text: str, number: int) -> bool:
+        row = _QUEUED_PAIR.match(text)
+        if row is not None and len(self._jobs) < _MOST_NODES:
+            self._jobs[row[1]] = number, text, (None, row[2], None, None)
+        return row is not None
+
+    def _stated_pair(self, text: str, number: int) -> bool:
+        row = _STATED_PAIR.match(text)
+        if row is not None:
+            self._add(row[1], row[2], None, (number, text))
+        return row is not None
 
     def _stated(self, text: str, number: int) -> bool:
         row = _STATED_ROW.match(text)

@@ -30,6 +30,10 @@ _OF = compiled(rb"[\[(]\s{0,6}(\d{1,12})\s?/\s?(\d{1,12})[\s\])]")
 _EPOCH = compiled(
     rb"(?i)(?<![a-z])epochs?[\"']?\s{0,3}[:=#]?\s{0,3}[\[(]?\s{0,3}(\d{1,9})(?:\s?/\s?\d{1,9})?(?![\d.]*\.\d)"
 )
+# the form of PyTorch's examples, which count samples: `Train Epoch: 1 [6400/60000 (11%)]`
+_SAMPLES = compiled(
+    rb"(?i)\btrain epoch:? {0,3}\d{1,9} {0,3}\[ {0,9}\d{1,15}/\d{1,15} {1,3}\( {0,3}\d{1,3}(?:\.\d{1,3})?%\)\]"
+)
 _STAMPED = re.compile(r"(?<!\d)(\d\d):(\d\d):(\d\d)(?:[.,](\d{1,6}))?(?![\d:])")
 _ELAPSED = compiled(
     rb"(?i)(?:elapsed|total[_ ]time|since[_ ]start)(?:[_ ]?time)?[\"']?\s{0,3}[:=]?\s{0,3}"
@@ -58,6 +62,7 @@ class Progress:
         self._scalars = Scalars()
         self._steps = Series(_STEPS, None, None)
         self._epochs = Series(_EPOCHS, None, None)
+        self._samples = Series(_STEPS, None, None)  # of lines that count samples
         self._own = Series(_STEPS, None, None)  # by the times that lines tell of their steps
         self._writer: bytes | None = None  # whose lines tell the time between steps
         self._lines = 0
@@ -105,7 +110,7 @@ class Progress:
             self._last_epoch = step
             self._of_epochs.note_scalar("epoch", step, None, (line, number))
         self._scalars.note_scalar(loss[0], loss[1], self._step, (line, number))
-        self._passed(step, found is None, line, number)
+        self._passed(step, found is None, line, number, samples=found is not None and _SAMPLES.search(line) is not None)
         return True
 
     def _paired(
@@ -133,13 +138,13 @@ class Progress:
             self._own.add((step, seconds, None, None), line, number, None)
         return True
 
-    def _passed(self, step: int, is_epoch: bool, line: bytes, number: int) -> None:
-        """Take the time since the line before."""
+    def _passed(self, step: int, is_epoch: bool, line: bytes, number: int, *, samples: bool) -> None:
+        """Take the time since the line before; `samples` where the line counts these."""
         if (writer := _WRITER.search(line)) is not None:
             self._writer = self._writer or writer[0]
             if writer[0] != self._writer:  # the others print the same steps
                 return
-        if not is_epoch:
+        if not is_epoch and not samples:
             self._told(step, line, number)
         when, is_fine = self._when(line)
         if when is None:
@@ -153,8 +158,11 @@ class Progress:
         passed = when - before[1]
         if passed <= 0 or (not is_fine and passed < _COARSE):
             return
-        series = self._epochs if is_epoch else self._steps
-        series.add((step, passed / (step - before[0]), None, None), line, number, when)
+        if samples:
+            self._samples.add((None, None, (step - before[0]) / passed, None), line, number, when)
+        else:
+            series = self._epochs if is_epoch else self._steps
+            series.add((step, passed / (step - before[0]), None, None), line, number, when)
         self._before = step, when, is_epoch
 
     def _when(self, line: bytes) -> tuple[float | None, bool]:
@@ -187,7 +195,7 @@ class Progress:
             yield from self._of_epochs.rows(facts, file)
         run = facts.query("SELECT coalesce(max(run), 0) FROM throughput_run")[0][0] + 1
         steps = self._own if self._own.points >= LEAST and is_loop(self._own) else self._steps
-        for series in (steps, self._epochs):
+        for series in (steps, self._samples, self._epochs):
             if series.points >= 2:
                 series.end(_MOST)
                 yield from run_rows(facts, file, run, series, Settings())

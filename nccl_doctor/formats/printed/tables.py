@@ -155,8 +155,10 @@ def recognise(head: bytes, *, whole: bool = False) -> Table | None:
 
 
 def _between_commas(line: bytes) -> list[str]:
-    """The cells of a row; one in quotes may hold commas."""
+    """The cells of a row between commas or tabs; one in quotes may hold commas."""
     text = line.decode("utf-8", "replace").rstrip("\r")
+    if "," not in text and "\t" in text:
+        return text.rstrip("\t").split("\t")
     if '"' not in text or len(text) > _LONGEST:
         return text.split(",")
     return cells_of(text) or text.split(",")

@@ -7,7 +7,7 @@ FORMATS = (
     Format(
         "tensorboard",
         "tensorboard",
-        tables=("throughput_run", "step", "scalar"),
+        tables=("throughput_run", "step", "scalar", "training_event"),
         begins=compiled(rb"(?s)\A.{8}.{4}\x09.{8}.{0,12}\x1a\x0dbrain\.Event:2"),
     ),
     Format(

@@ -4,13 +4,16 @@ Records are framed as in TensorFlow's `core/lib/io/record_writer.cc`: length (8 
 a message `Event`, its CRC (4 bytes). The messages are decoded by tensorboardX, which is an extra.
 """
 
+import re
 import struct
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from nccl_doctor.facts.store import Facts
+from nccl_doctor.facts.tables import TrainingEvent
 from nccl_doctor.formats.declaration import Reading
 from nccl_doctor.formats.trackers.event_layouts import Columns, Layouts, Numbers
 from nccl_doctor.formats.training.metrics import is_speed
@@ -27,6 +30,9 @@ _HEAD = struct.Struct("<QI")
 _TIMED = 32  # names of which the time between two values is kept, for files without a time or rate
 _TOGETHER = 1024  # values of a name, or steps, that are added at once
 _TAGS = 1000  # names whose values wait
+_EVALUATED = re.compile(r"(?i)(?<![a-z])(?:eval(?:uation)?|val(?:id(?:ation)?)?|test)(?![a-z])")
+_FEW = 4  # times as many values as an evaluation has the name with most of them, at least
+_EVENTS = 2_000  # evaluations that are remembered
 _FLOATS = {1: ("<f", 4), 2: ("<d", 8)}  # DT_FLOAT, DT_DOUBLE of a tensor
 
 
@@ -43,7 +49,7 @@ def read_format(stream: Readable, name: str, facts: Facts) -> Reading:
         from tensorboardX.record_writer import masked_crc32c
     except ImportError:
         return Reading(0, 0, MISSING)
-    facts.mark_covered("throughput_run", "step", "scalar")
+    facts.mark_covered("throughput_run", "step", "scalar", "training_event")
     run, layouts = _Run(), Layouts(Event)
     records, note = 0, None
     for part in _parts(stream, masked_crc32c):
@@ -54,6 +60,10 @@ def read_format(stream: Readable, name: str, facts: Facts) -> Reading:
     run.end()
     first = facts.query("SELECT coalesce(max(run), 0) FROM throughput_run")[0][0] + 1
     facts.add(run.best.rows(facts, name, first, Settings()))
+    facts.add(
+        TrainingEvent(name, record, "evaluation", facts.evidence(name, record, text))
+        for record, text in run.evaluations()
+    )
     return Reading(records, run.scalars, note)
 
 
@@ -199,6 +209,21 @@ class _Run:
         ] = {}  # name -> the steps by the time between its values, their number
         self._steps: list[tuple[int, float, int, dict[str, float]]] = []  # step, when, first record, values
         self._has_speed = False
+        self._counts: Counter[str] = Counter()
+        self._evaluated: dict[int, str] = {}  # records that tell a value of an evaluation, by their numbers -> name
+
+    def evaluations(self) -> list[tuple[int, str]]:
+        """Number and text of each record that tells a value of an evaluation which does not come with every step."""
+        most = max(self._counts.values(), default=0)
+        rare = {name for name, count in self._counts.items() if count * _FEW <= most}
+        return [(record, name) for record, name in sorted(self._evaluated.items()) if name in rare]
+
+    def _count(self, rows: _Rows, by_number: list[str]) -> None:
+        for number, count in enumerate(np.bincount(rows.name, minlength=len(by_number)).tolist()):
+            name = by_number[number]
+            self._counts[name] += count
+            if _EVALUATED.search(name) and len(self._evaluated) < _EVENTS:
+                self._evaluated.update(dict.fromkeys(rows.record[rows.name == number].tolist(), name))
 
     def take(self, columns: list[Columns]) -> None:
         """Take the scalars of the next records."""
@@ -207,6 +232,7 @@ class _Run:
             return
         names = {name: number for number, name in enumerate(dict.fromkeys(one.name for one in columns))}
         rows, by_number = _in_order(columns, names), list(names)
+        self._count(rows, by_number)
         if not self._has_speed or len(self._tags) + len(names) >= _TAGS:
             for number, *scalar in rows.chosen(np.arange(len(rows.name))):
                 self._take_one(by_number[number], *scalar)

@@ -46,18 +46,10 @@ _LAUNCH = 1 << 20  # bytes of a block in which a launch is described
 _TOGETHER = 1024  # lines that are decoded at once
 _HISTORY_KEYS = (b'"_step"', b'"data_time"', b'"perf/step_time_seconds"', b'"current_steps"')
 _STEP_KEYS = (
-    "step",
-    "global_step",
-    "trainer/global_step",
-    "iteration",
-    "iter",
-    "train_step",
-    "num_updates",
-    "steps",
-    "global_step/max_steps",
-)
+    "step", "global_step", "trainer/global_step", "iteration", "iter", "train_step", "num_updates", "steps", "global_step/max_steps",
+)  # fmt: skip
 _WHEN_KEYS = ("timestamp", "ts", "wall_time", "time")
-_OWN_KEYS = re.compile(rb'"(?:' + b"|".join(re.escape(key.encode()) for key in _STEP_KEYS) + rb')" ?: ?"?\d')
+_OWN_KEYS = re.compile(rb'"(?:' + b"|".join(re.escape(key.encode()) for key in _STEP_KEYS) + rb'|epoch)" ?: ?"?\d')
 _YEAR_2001 = 1e9  # seconds since the epoch; smaller numbers are no time stamps
 
 
@@ -292,7 +284,8 @@ class RecordReader:
     def _averages(self, record: dict[str, Any], series: RecordSeries, line: bytes, place: int) -> None:
         key = next((key for key in _STEP_KEYS if key in record), "")
         step = number(str(record.get(key)).partition("/")[0])
-        numbers = {key: value for key, value in record.items() if key not in (*_STEP_KEYS, "epoch")}
+        left_out = _STEP_KEYS if step is None else (*_STEP_KEYS, "epoch")
+        numbers = {key: value for key, value in record.items() if key not in left_out}
         kept = series if self.settings.world else self.series
         kept.scalars.note_scalars(numbers, step, (line, place))
         is_trained = "lr" in record or speed_key(record) is not None or any("loss" in key for key in record)

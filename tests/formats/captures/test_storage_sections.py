@@ -141,3 +141,26 @@ def test_statistics_of_lustre_tell_bytes_and_the_mean_time_of_an_operation() -> 
     assert (4123123123123.0, "B") == told["read from lus"]
     assert 342.7 == pytest.approx(told["mean read of lus"][0], abs=0.01)
     assert (4.0, "ms") == told["mean req_waittime of lus-OST0001"]
+
+
+DISKS = """\
+Linux 6.1.0-18-amd64 (node01)   11/02/26        _x86_64_        (96 CPU)
+
+Device            r/s     rMB/s   rrqm/s  %rrqm r_await rareq-sz     w/s     wMB/s   wrqm/s  %wrqm w_await wareq-sz  aqu-sz  %util
+nvme0n1        222.97      1.14     0.05   0.02   99.00     5.25  247.21      1.94     0.47   0.19    9.00     8.04    0.15  99.00
+loop0            0.00      0.00     0.00   0.00    0.00     0.00    0.00      0.00     0.00   0.00    0.00     0.00    0.00   0.00
+
+Device            r/s     rMB/s   rrqm/s  %rrqm r_await rareq-sz     w/s     wMB/s   wrqm/s  %wrqm w_await wareq-sz  aqu-sz  %util
+nvme0n1         10.00      0.14     0.00   0.00    0.57     9.47   15.00      0.14     0.00   0.00    1.25     9.47    0.01  12.50
+loop0            0.00      0.00     0.00   0.00    0.00     0.00    0.00      0.00     0.00   0.00    0.00     0.00    0.00   0.00
+
+Device            r/s     rMB/s   rrqm/s  %rrqm r_await rareq-sz     w/s     wMB/s   wrqm/s  %wrqm w_await wareq-sz  aqu-sz  %util
+nvme0n1         10.00      0.14     0.00   0.00    0.25     9.47   15.00      0.14     0.00   0.00    2.50     9.47    0.01  37.50
+"""
+
+
+def test_how_busy_disks_were_behind_the_report_since_the_start_of_the_host() -> None:
+    facts = read_text(DISKS)
+    assert {"use of nvme0n1": 37.5, "read of nvme0n1": 0.57, "write of nvme0n1": 2.5} == {
+        row.name: row.value for row in facts.rows(HostNumber)
+    }

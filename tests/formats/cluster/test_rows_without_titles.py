@@ -86,3 +86,15 @@ def test_nodes_of_kubernetes_as_json(tmp_path: Path) -> None:
     assert [("node02", "7")] == facts.query("SELECT node, allocatable FROM kube_resource WHERE allocatable <> capacity")
     single = json.dumps(json.loads(text)["items"][2])
     assert [(1,)] == _read(tmp_path, single).query("SELECT bad FROM kube_node WHERE condition = 'Ready'")
+
+
+@pytest.mark.parametrize("between", [",", "|"])
+def test_numbers_and_states_alone(between: str, tmp_path: Path) -> None:
+    jobs = "".join(
+        f"47{at}{between}{state}\n" for at, state in enumerate(("RUNNING", "RUNNING", "PENDING", "NODE_FAIL"))
+    )
+    assert [("470", "RUNNING"), ("471", "RUNNING"), ("472", "PENDING"), ("473", "NODE_FAIL")] == [
+        row[:2] for row in _read(tmp_path, jobs).query(JOBS)
+    ]
+    nodes = "".join(f"gpu{at}{between}{state}\n" for at, state in enumerate(("idle", "mixed", "down*", "allocated")))
+    assert ["gpu0", "gpu1", "gpu2", "gpu3"] == [row[0] for row in _read(tmp_path, nodes).query(NODES)]

@@ -313,3 +313,8 @@ def test_cells_in_quotes_may_hold_commas(tmp_path: Path) -> None:
     path.write_text("file,test,nodes,avg_bus_bw_GBs\n" + rows)
     (row,) = analyze.analyze([str(path)])[1].rows(PrintedNumber)
     assert ("avg_bus_bw_GBs", 6, 11.5, "run1.log") == (row.name, row.n, row.lowest, row.lowest_label)
+
+
+def test_a_table_between_tabs_whose_rows_end_with_one() -> None:
+    _, rows = read("total loss\tctc loss\t\n" + "".join(f"{9 - row}.5\t{row}.25\t\n" for row in range(5)))
+    assert {"total loss": (5, 5.5), "ctc loss": (5, 4.25)} == {name: (row.n, row.last) for name, row in rows.items()}

@@ -173,3 +173,14 @@ def test_an_epoch_with_many_lines_lasts_from_its_first_line_to_that_of_the_next(
     ]
     facts = read(lines)
     assert [pytest.approx(500.0)] * 6 == [row.seconds for row in facts.rows(Step)]
+
+
+def test_lines_that_count_samples_tell_a_rate_and_no_steps() -> None:
+    lines = [
+        f"{at(seconds, '%Y-%m-%dT%H:%M:%SZ')} INFO Train Epoch: 1 [{640 * line}/60000 ({line}%)]\tloss=2.1"
+        for line, seconds in enumerate(range(0, 600, 20))
+    ]
+    facts = read(lines)
+    (run,) = facts.rows(ThroughputRun)
+    assert ("samples/s", None) == (run.unit, run.last_step)
+    assert {32.0} == {step.rate for step in facts.rows(Step)}

@@ -11,7 +11,7 @@ from helpers.places import FIXTURES
 
 from nccl_doctor.app import analyze
 from nccl_doctor.facts.store import Facts
-from nccl_doctor.facts.tables import Scalar, Steady, Step, ThroughputRun
+from nccl_doctor.facts.tables import Scalar, Steady, Step, ThroughputRun, TrainingEvent
 from nccl_doctor.formats import registry
 from nccl_doctor.formats.trackers import tensorboard
 
@@ -134,3 +134,18 @@ def test_without_the_extra_one_line_says_what_to_install(tmp_path: Path, monkeyp
     data = written(tmp_path, loss=[1.0]).read_bytes()
     monkeypatch.setitem(sys.modules, "tensorboardX.proto.event_pb2", None)
     assert (tensorboard.MISSING, 0) == (read(data)[1].note, read(data)[1].understood)
+
+
+def test_values_of_a_rare_evaluation_are_events_and_those_of_every_step_are_not(tmp_path: Path) -> None:
+    with tensorboardX.SummaryWriter(str(tmp_path)) as writer:
+        when = 1.7e9
+        for step in range(STEPS):
+            when += 2
+            writer.add_scalar("loss/train", 2.0, step, walltime=when)
+            writer.add_scalar("loss/val", 2.0, step, walltime=when)
+            if step % 50 == 49:
+                when += 20
+                writer.add_scalar("accuracy/val", 0.5, step, walltime=when)
+    facts, _ = read(next(tmp_path.iterdir()).read_bytes())
+    events = facts.rows(TrainingEvent)
+    assert [("evaluation", STEPS // 50)] == [(events[0].kind, len(events))]

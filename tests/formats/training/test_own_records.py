@@ -57,3 +57,13 @@ def test_ranks_of_one_file_are_runs(tmp_path: Path) -> None:
     assert [(rank, 50, 4) for rank in range(4)] == [
         (run.rank, run.points, run.gpus) for run in facts.rows(ThroughputRun)
     ]
+
+
+def test_records_of_epochs_are_no_steps(tmp_path: Path) -> None:
+    records = [
+        {"train_lr": 1e-4, "train_loss": 4.0 - epoch, "test_map": [0.1, 0.2], "epoch": epoch} for epoch in range(4)
+    ]
+    report, facts, _ = analyze.analyze([str(keep(tmp_path / "log.txt", records))])
+    assert ["training-records"] == [one.kind for one in report.inputs]
+    assert [] == facts.rows(ThroughputRun)
+    assert {("loss", 1.0), ("epochs", 4.0)} == {(one.name, one.value) for one in report.measures}
