@@ -18,7 +18,9 @@ _OWN_TITLE = (
     rb"|mem(?:ory)?_(?:percent|pct)|power(?:_draw|_usage|_limit)?(?:_w|_watts)?|temp(?:erature)?(?:_c)?|fan(?:_speed)?(?:_percent|_pct)?"
     rb"|(?:sm|gr|graphics|mem(?:ory)?)_clock(?:_mhz)?|clocks?_(?:sm|gr|graphics|mem(?:ory)?)(?:_mhz)?))"
 )
-OWN_HEADER = rb"(?:timestamp|time|datetime)(?:, ?" + _OWN_TITLE + rb"){2,12}[ \t]*(?:\r?$|\r?\n)"
+OWN_HEADER = (
+    rb"(?:timestamp|time|datetime)(?:, ?" + _OWN_TITLE + rb"(?: ?\((?:%|MB|MiB|W|C|MHz)\))?){2,12}[ \t]*(?:\r?$|\r?\n)"
+)
 # a row with units and without titles: behind a time stamp, or the number, the UUID or the address of a GPU
 BARE_ROW = (
     rb"(?:\d{4}/\d\d/\d\d \d\d:\d\d:\d\d\.\d{3}|\d{1,3}|GPU-[0-9a-f]{8}-[0-9a-f-]{27}|[0-9A-F]{8}:[0-9A-F]{2}:[0-9A-F]{2}\.\d),"

@@ -76,7 +76,7 @@ _COUNTERS = (
     (re.compile(r"remapped_rows\.uncorrectable$"), "remapped-rows"),
 )
 _OWN_UNIT = re.compile(r"_(?:percent|pct|mb|mib|w|watts|c|mhz)$")
-_UNIT = re.compile(r"\s{0,40}\[[^\]]{0,200}\]\s{0,40}$")
+_UNIT = re.compile(r"\s{0,40}(?:\[[^\]]{0,200}\]|\([^()]{1,12}\))\s{0,40}$")
 
 
 @lru_cache(64)  # JSON repeats the names in every record

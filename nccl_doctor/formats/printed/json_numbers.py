@@ -4,6 +4,7 @@ import json
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
+from nccl_doctor.common.expressions import compiled
 from nccl_doctor.formats.json_numbers import finite
 from nccl_doctor.formats.printed.units import kind_of, unit_in
 from nccl_doctor.formats.training.metrics import number
@@ -13,6 +14,7 @@ _DEEP = 3
 _OF_DOCUMENT = 20_000  # values that are looked at
 _DEEPEST = 12
 _NAMED = (("metric_name", "metric_value", "metric_unit"), ("metric", "value", "unit"), ("name", "value", "unit"))
+_DECIMAL = compiled(r"\d{1,12}\.\d{1,12}")
 _MEANS = ("avg", "mean", "average")
 _UNITS = ("unit", "units")
 _FAILED = frozenset(("fail", "failed", "error"))
@@ -90,9 +92,14 @@ def numbers_of_document(data: bytes) -> list[Told] | None:
                 if measure is None or of not in _VALUES
             ]
             waiting += inner[::-1]
-        elif (found := finite(value)) is not None and kind_of(key, "") is not None:
+        elif kind_of(key, "") is not None and (found := _told(value)) is not None:
             told.append(Told(f"{above}.{key}".strip(".")[:60], unit_in(key), found, line))
     return told
+
+
+def _told(value: Any) -> float | None:
+    """A number, also where it was written as text with decimals."""
+    return float(value) if isinstance(value, str) and _DECIMAL.fullmatch(value) is not None else finite(value)
 
 
 class _Part(NamedTuple):

@@ -4,12 +4,15 @@ from collections.abc import Sequence
 
 from nccl_doctor.common.expressions import compiled
 from nccl_doctor.formats.printed.series import NumberSeries, Place
+from nccl_doctor.formats.printed.units import kind_of
 from nccl_doctor.formats.training.metrics import number
 from nccl_doctor.inputs.text_lines import cells_of
 
 _LINES = 200  # within which a table of units begins
 _ROWS = 3  # that a table with commas has at least, in what is looked at
 _COLUMNS = 40
+_SURE = 2  # of the columns of a table with fewer rows, that are rates and times
+_TITLE = compiled(r"\s{0,9}[A-Za-z][\w ./()%\[\]-]{0,60}")
 _LONGEST = 4_000  # bytes of a row between bars
 _VALUES = ("median", "mean", "avg", "average", "value", "result")  # the best first
 _UNIT = compiled(rb"(\d[\d,]{0,18}(?:\.\d{1,20})?) ?(%|[KMG]iB|W|MHz|C)")
@@ -139,7 +142,9 @@ def recognise(head: bytes, *, whole: bool = False) -> Table | None:
                 return _Units(titles, bars)
     rows = [_between_commas(line) for line in lines[: _LINES if len(lines) > _LINES or whole else -1]]
     rows = [row for row in rows if row != [""]]
-    if len(rows) <= _ROWS or not 2 <= len(rows[0]) <= _COLUMNS or len({len(row) for row in rows}) > 1:
+    if not 2 <= len(rows[0] if rows else ()) <= _COLUMNS or len({len(row) for row in rows}) > 1:
+        return None
+    if len(rows) <= _ROWS and not (whole and len(rows) > 1 and _measured(rows[0])):
         return None
     if all(_readings(row) for row in rows):
         return _Readings()
@@ -152,6 +157,11 @@ def recognise(head: bytes, *, whole: bool = False) -> Table | None:
     ]
     label = next((index for index, is_number in enumerate(numeric) if not is_number), None)
     return _Commas(titles, columns, label) if columns else None
+
+
+def _measured(titles: Sequence[str]) -> bool:
+    """Whether titles name rates or times, so that a row below them needs no others to be one of a table."""
+    return sum(_TITLE.fullmatch(title) is not None and kind_of(title, "") is not None for title in titles) >= _SURE
 
 
 def _between_commas(line: bytes) -> list[str]:

@@ -22,6 +22,8 @@ _RATES = frozenset(
         "gflops",
         "tflops",
         "pflops",
+        "timesteps/s",
+        "ns/day",
         "mf/s",
         "gf/s",
         "tf/s",

@@ -26,6 +26,7 @@ from nccl_doctor.inputs.text_lines import cells_of
 _STEP = re.compile(r"(?i)_?step|global[_ ]step|trainer/global_step|iter(?:ation)?")
 _WHEN = re.compile(r"(?i)wall[_ ]time|_timestamp|_runtime|relative time \(process\)")
 _WORKER = re.compile(r"(?i)(?:(?:global|world)[_ ]?)?rank|host(?:_?name)?|node(?:_?name)?|worker")
+_EPOCH_TIME = re.compile(r"(?i)(?:train[_ ]?)?epoch[_ ]?(?:time|duration)(?:[_ ]?[(\[]?(?:s|sec|secs|seconds)[)\]]?)?")
 _METRIC = re.compile(r"[\w./() -]{1,120}")
 _BLOCK = 1 << 20  # bytes of rows that are taken together
 _TIME = "step_time_s"  # of a step whose own title leaves its unit open
@@ -93,6 +94,8 @@ class MetricTable:
         self._when: int | None = None
         self._workers: dict[str, RecordSeries] = {}
         self._worker: int | None = None  # the column that tells whose step a row is
+        self._epoch_time: int | None = None  # the column that tells how long an epoch took, and that of its number
+        self._epoch: int | None = None
         self._clock = 1.0  # seconds of a unit of that column
         self._times: dict[
             int, float
@@ -171,7 +174,7 @@ class MetricTable:
     def columns(self, data: bytes, first: int) -> bool:
         """Take whole lines of numbers together, as `rows` takes them; False where they have to be taken one by one."""
         width, data = len(self._titles), data.replace(b"\r\n", b"\n").removesuffix(b"\n")
-        is_plain = width > 1 and not self._columns and self._worker is None
+        is_plain = width > 1 and not self._columns and self._worker is None and self._epoch_time is None
         if not is_plain or len({*self._titles, _TIME}) <= width or not data or data.translate(None, _SIGNS):
             return False
         signs = np.frombuffer(data + b"\n", np.uint8)
@@ -228,6 +231,9 @@ class MetricTable:
             self._when = next((at for at, title in enumerate(cells) if _WHEN.fullmatch(title)), None)
         if self._step is not None and not self._columns:
             self._worker = next((at for at, title in enumerate(cells) if _WORKER.fullmatch(title)), None)
+        if not self._columns:
+            self._epoch_time = next((at for at, title in enumerate(cells) if _EPOCH_TIME.fullmatch(title)), None)
+            self._epoch = next((at for at, title in enumerate(cells) if title.lower() == "epoch"), None)
         others = (self._step, self._when, self._worker)
         for run in self._series:
             columns = self._columns.get(run, range(len(cells)))
@@ -251,6 +257,10 @@ class MetricTable:
     def _numbers(self, values: list[float | None], cells: list[str], place: Place) -> None:
         """Take the numbers of a whole row."""
         self.understood += 1
+        seconds = values[self._epoch_time] if self._epoch_time is not None else None
+        epoch = values[self._epoch] if self._epoch is not None else None
+        if seconds is not None and seconds > 0 and epoch is not None and 0 <= epoch < 1 << 32:
+            self._series[""].epoch(int(epoch), seconds, place)
         for run, series in self._series.items():
             tool = f"metrics-table {run}"[:80].rstrip()
             worker = series if self._worker is None else self._of_worker(cells[self._worker])

@@ -21,7 +21,7 @@ FORMATS = (
             rb"(?=[^\n]{0,9000}\"[\w./() -]{0,80}(?:loss|_time|/s|per_s|_ms|_s)[\w./() -]{0,40}\" ?: ?\"?[-\dN])"
             rb"[^\n]{1,60000}\}\s{0,9}(?:\Z|\n\{)"
             # of an epoch each, as DETR, DeiT and MAE keep them
-            rb"|\A\s{0,200}\{(?=[^\n]{0,20000}\"epoch\" ?: ?\d)(?=[^\n]{0,9000}\"train_loss\" ?: ?[-\dN])[^\n]{1,60000}\}\s{0,9}(?:\Z|\n\{)"
+            rb"|\A\s{0,200}\{(?=[^\n]{0,9000}\"train_loss\" ?: ?[-\dN])[^\n]{1,60000}\}\s{0,9}(?:\Z|\n\{)"
             rb"|\ADLLL \{\""
             rb"|\ADLL 20\d\d-\d\d-\d\d "
         ),

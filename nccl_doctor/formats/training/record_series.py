@@ -12,6 +12,7 @@ from nccl_doctor.formats.training.lines.record_columns import Records, by_clock,
 from nccl_doctor.formats.training.metrics import Speed, speed_key, speed_of
 from nccl_doctor.formats.training.record_folds import fold_values
 from nccl_doctor.formats.training.run_settings import Settings
+from nccl_doctor.formats.training.steps import epoch_lines
 from nccl_doctor.formats.training.steps.scalars import Place, Scalars
 from nccl_doctor.formats.training.steps.step_columns import Name, Steps
 from nccl_doctor.formats.training.steps.step_folds import Line, Lines
@@ -171,6 +172,14 @@ class RecordSeries:
             shown = Tool(b"", tool, speed.unit or "samples/s", speed.scope or "job")
             found = self._series[tool] = Series(shown, self.host, self.rank)
         return found
+
+    def epoch(self, number: int, seconds: float, place: Place) -> None:
+        """Take an epoch of which the time is known."""
+        series = self._series.get(epoch_lines.NAME)
+        if series is None:
+            tool = Tool(b"", epoch_lines.NAME, epoch_lines.UNIT, "job")
+            series = self._series[epoch_lines.NAME] = Series(tool, self.host, self.rank)
+        series.add((number, seconds, None, None), place[0][:600], place[1], None)
 
     def forget_rank(self) -> None:
         """Take the series for that of the job."""

@@ -49,7 +49,9 @@ _STEP_KEYS = (
     "step", "global_step", "trainer/global_step", "iteration", "iter", "train_step", "num_updates", "steps", "global_step/max_steps",
 )  # fmt: skip
 _WHEN_KEYS = ("timestamp", "ts", "wall_time", "time")
-_OWN_KEYS = re.compile(rb'"(?:' + b"|".join(re.escape(key.encode()) for key in _STEP_KEYS) + rb'|epoch)" ?: ?"?\d')
+_OWN_KEYS = re.compile(
+    rb'"(?:' + b"|".join(re.escape(key.encode()) for key in _STEP_KEYS) + rb'|epoch|train_loss)" ?: ?"?\d'
+)
 _YEAR_2001 = 1e9  # seconds since the epoch; smaller numbers are no time stamps
 
 

@@ -429,3 +429,13 @@ def test_a_table_of_ones_own_with_clocks_limits_and_shares_of_memory() -> None:
     assert "gpu-samples" == known.kind
     facts, _ = read(data)
     assert [90.0] == [use.util_mean for use in facts.rows(GpuUse)]
+
+
+def test_titles_of_ones_own_with_units_in_parentheses() -> None:
+    data = (
+        "timestamp,gpu_util(%),memory_used(MB),memory_total(MB),temperature(C)\n1790000000.5,97,4851.00,46068.00,40.0\n"
+    )
+    known = registry.recognise(data.encode())
+    assert known is not None
+    assert "gpu-samples" == known.kind
+    assert [97.0] == [use.util_mean for use in read(data)[0].rows(GpuUse)]

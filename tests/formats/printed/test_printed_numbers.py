@@ -318,3 +318,19 @@ def test_cells_in_quotes_may_hold_commas(tmp_path: Path) -> None:
 def test_a_table_between_tabs_whose_rows_end_with_one() -> None:
     _, rows = read("total loss\tctc loss\t\n" + "".join(f"{9 - row}.5\t{row}.25\t\n" for row in range(5)))
     assert {"total loss": (5, 5.5), "ctc loss": (5, 4.25)} == {name: (row.n, row.last) for name, row in rows.items()}
+
+
+def test_a_table_with_one_row_whose_titles_name_rates_and_times() -> None:
+    _, rows = read("model,runtime_s,tokens_per_second\nnet-a,45.5,4810.25\n")
+    assert {"runtime_s": 45.5, "tokens_per_second": 4810.25} == {name: row.last for name, row in rows.items()}
+    assert {} == read("first, second\nthird, 4.5\n")[1]
+
+
+def test_times_in_quotes_and_far_behind_their_name() -> None:
+    assert {"epoch.duration": 32.5} == {
+        name: row.last for name, row in read('{"epoch": {"duration": "32.50", "start": "a"}}')[1].items()
+    }
+    assert [("Throughput", "", 7.25e8)] == list(numbers_of_line(b"  Throughput:         7.25e+08 [unknowns/s]"))
+    assert [("Performance", "ns/day", 0.5), ("", "timesteps/s", 6.5)] == list(
+        numbers_of_line(b"Performance: 0.5 ns/day, 415.2 hours/ns, 6.5 timesteps/s")
+    )

@@ -212,3 +212,11 @@ def test_padded_columns_of_epochs(tmp_path: Path) -> None:
     path.write_text("\n".join([",".join(f"{title:>23}" for title in titles), *rows, ""]))
     _, facts, _ = analyze.analyze([str(path)])
     assert [(30.0,)] == facts.query("SELECT value FROM measure WHERE name = 'epochs'")
+
+
+def test_epochs_with_their_times(tmp_path: Path) -> None:
+    rows = "".join(f"{epoch},{20.5 + epoch % 2},{2.0 - epoch / 10}\n" for epoch in range(8))
+    (tmp_path / "metrics.csv").write_text(f"Epoch,epoch_time, loss\n{rows}")
+    report, _, _ = analyze.analyze([str(tmp_path / "metrics.csv")])
+    assert "8 epochs" in " ".join(report.job_lines)
+    assert "s an epoch" in " ".join(report.job_lines)

@@ -59,6 +59,12 @@ def test_ranks_of_one_file_are_runs(tmp_path: Path) -> None:
     ]
 
 
+def test_records_without_a_step_or_an_epoch_show_their_loss(tmp_path: Path) -> None:
+    records = [{"train_lr": 1e-4, "train_loss": 4.0 - one, "test_map": [0.1]} for one in range(4)]
+    report, _, _ = analyze.analyze([str(keep(tmp_path / "log.txt", records))])
+    assert ("loss", 1.0) in {(one.name, one.value) for one in report.measures}
+
+
 def test_records_of_epochs_are_no_steps(tmp_path: Path) -> None:
     records = [
         {"train_lr": 1e-4, "train_loss": 4.0 - epoch, "test_map": [0.1, 0.2], "epoch": epoch} for epoch in range(4)
