@@ -97,17 +97,17 @@ def _waits(facts: Facts) -> Iterator[Clause]:
     for jobs, ref in facts.query(
         "SELECT count(*), min(ref) FROM accounted_job WHERE waited_s IS NOT NULL GROUP BY NULL HAVING count(*)"
     ):
-        ran, elapsed = _most(facts, "elapsed_s")
-        waited, wait = _most(facts, "waited_s")
-        longest = f"{ran} ran longest ({_clock(elapsed)}), {waited} waited longest ({_clock(wait)})"
-        yield f"{counted(jobs, 'job')}, {longest}", ref
+        longest = [
+            f"{job} {did} longest ({_clock(seconds)})"
+            for did, column in (("ran", "elapsed_s"), ("waited", "waited_s"))
+            for job, seconds in _most(facts, column)
+        ]
+        yield ", ".join([counted(jobs, "job"), *longest]), ref
 
 
-def _most(facts: Facts, column: str) -> tuple[str, float]:
-    """The job that has most of this, and how much."""
-    query = f"SELECT job, {column} FROM accounted_job WHERE waited_s IS NOT NULL ORDER BY 2 DESC LIMIT 1"
-    job, seconds = facts.query(query)[0]
-    return job, seconds
+def _most(facts: Facts, column: str) -> list[tuple[str, float]]:
+    """The job that has most of this, and how much; none where no job tells it."""
+    return facts.query(f"SELECT job, {column} FROM accounted_job WHERE {column} > 0 ORDER BY 2 DESC LIMIT 1")
 
 
 def _clock(seconds: float) -> str:

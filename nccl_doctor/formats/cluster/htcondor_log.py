@@ -11,6 +11,7 @@ from nccl_doctor.inputs.streams import Readable
 from nccl_doctor.inputs.text_lines import lines
 
 _MOST_JOBS = 100_000
+_SHOWN = 600  # characters of a reason
 _EVENT = re.compile(
     r"(?P<kind>\d{3}) \((?P<cluster>\d{1,12})\.(?P<proc>\d{1,9})\.\d{1,9}\) "
     r"(?:(?P<date>\d{4}-\d\d-\d\d)|(?P<month>\d\d)/(?P<day>\d\d)) (?P<clock>\d\d:\d\d:\d\d)(?:\.\d{1,6})? (?P<text>.{0,600})"
@@ -46,6 +47,7 @@ class _Job:
         self.host: str | None = None
         self.ends: list[ProcessEnd] = []
         self.ref = 0
+        self.is_told = True  # False between the event that it is held and the line that says why
 
 
 def read_format(stream: Readable, name: str, facts: Facts) -> Reading:
@@ -72,10 +74,13 @@ def read_format(stream: Readable, name: str, facts: Facts) -> Reading:
                 continue
             job = jobs.setdefault(key, _Job())
             _take(job, found)
+            job.is_told = found["kind"] != _HELD
             if not job.ref or found["kind"] in (_ENDS, _REMOVED, _HELD):
                 job.ref = facts.evidence(name, number, line.strip())
         elif job is not None and event is not None and (memory := _MEMORY.match(line)) is not None:
             job.memory = max(job.memory or 0.0, float(memory[1]))
+        elif job is not None and not job.is_told and line.strip():
+            job.is_told, job.ref = True, facts.evidence(name, number, f"Job was held: {line.strip()}"[:_SHOWN])
         elif (
             job is not None and event is not None and event["kind"] == _ENDS and (end := _ENDED.match(line)) is not None
         ):

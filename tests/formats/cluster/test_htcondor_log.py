@@ -1,6 +1,7 @@
 """The event log of HTCondor: how long jobs waited and ran, and how they ended."""
 
 import io
+from pathlib import Path
 
 from helpers.places import FIXTURES
 
@@ -53,6 +54,19 @@ def test_a_job_that_is_held_and_one_that_waits() -> None:
     )
     states = {row.job: row.state for row in read(text).rows(AccountedJob)}
     assert {"417.0": "RUNNING", "417.1": "HELD", "417.2": "PENDING"} == states
+
+
+def test_a_report_on_jobs_that_are_held_says_why(tmp_path: Path) -> None:
+    text = "".join(
+        f"000 (9.00{at}.000) 2026-11-02 10:00:00 Job submitted from host: <10.0.0.5:9618>\n...\n"
+        f"001 (9.00{at}.000) 2026-11-02 10:00:30 Job executing on host: <10.0.0.21:9618>\n...\n"
+        f"012 (9.00{at}.000) 2026-11-02 10:01:00 Job was held.\n\tError from gpu-a: no space left\n\tCode 12 Subcode 28\n...\n"
+        for at in range(2)
+    )
+    (tmp_path / "job.log").write_text(text)
+    report, _, _ = analyze.analyze([str(tmp_path / "job.log")])
+    assert ["job-held"] == [finding.name for finding in report.findings]
+    assert "2 jobs are held, such as 9.0: Error from gpu-a: no space left" == report.findings[0].message
 
 
 def test_a_report_says_how_many_ended_how() -> None:
