@@ -73,7 +73,7 @@ def read_format(stream: Readable, name: str, facts: Facts) -> Reading:
             continue
         if not head and not rows and line[:1].isdigit() and (titles := _untitled(line)):
             head, between = titles, "|"
-        if "JobID" in line and _COLUMN_NAMES.match(line):
+        if ("JobID" in line or "|State" in line) and _COLUMN_NAMES.match(line):
             between = found[0] if (found := _BETWEEN.search(line)) else " "
             head, spans = [title for title in line.strip().split(between) if title], []
         elif head and _RULE.match(line):

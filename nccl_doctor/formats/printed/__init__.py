@@ -31,6 +31,7 @@ FORMATS = (
         "rate_lines",
         tables=("printed_number",),
         inside=(b"hroughput", b"HROUGHPUT", b" images/s", b" samples/s", b" tokens/s", b" img/s", b" imgs/s"),
+        reach=400,
         last=True,
         after=("own-progress",),
     ),
