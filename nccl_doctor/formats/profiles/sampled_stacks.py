@@ -262,9 +262,8 @@ def _of_profile(profile: dict[str, Any], names: list[str]) -> Iterator[_Samples]
     thread = re.search(r'Thread \w{1,20} "([^"]{0,200})"', str(profile.get("name")))
     for at, stack in enumerate(stacks if isinstance(stacks, list) else []):
         weight = weights[at] if isinstance(weights, list) and at < len(weights) else None
-        seconds = float(weight) if isinstance(weight, (int, float)) and profile.get("unit") == "seconds" else None
-        if seconds is not None and not 0 <= seconds < _LONGEST:
-            seconds = None
+        timed = isinstance(weight, (int, float)) and profile.get("unit") == "seconds" and 0 <= weight < _LONGEST
+        seconds = float(weight) if timed else None  # type: ignore[arg-type]
         places = stack[:_DEEPEST] if isinstance(stack, list) else []
         frames = [names[one] for one in places if isinstance(one, int) and 0 <= one < len(names)]
         yield _Samples(thread and thread[1], frames, 1, seconds, 1)
