@@ -20,9 +20,7 @@ SHARES = {  # measure -> a clause around its value
 _EVALUATED = compiled(r"(?i)(?:^|[^a-z])(?:val|valid|validation|eval|test|dev)(?:[^a-z]|$)")
 _APART = 1.15  # times that a mean differs from the median of the steady part where it is shown
 _ENOUGH = 4  # clauses on speed, beside which there is no place for a loss
-_OTHER_STORY = (
-    15  # per cent by which the mean utilisation of GPUs differs from the share of time in which they are busy
-)
+_OTHER_STORY = 15  # per cent between the mean utilisation of GPUs and the share of time in which they are busy
 _PEERS = 3  # GPUs from which on one may stand out
 _ALONE = 0.2  # of the highest value: how far one that stands out is from the next
 _OPERATIONS = 8  # of nccl-tests that a line names

@@ -81,8 +81,8 @@ class _Sum:
 
     def add(self, samples: _Samples) -> None:
         self.n += samples.n
-        known = self.seconds is not None and samples.seconds is not None
-        self.seconds = self.seconds + samples.seconds if known else None  # type: ignore[operator]
+        if self.seconds is not None:
+            self.seconds = None if samples.seconds is None else self.seconds + samples.seconds
         if samples.n > self.place[2]:
             self.place = samples.line, ";".join(samples.frames)[-_SHOWN:], samples.n
 
@@ -260,10 +260,12 @@ def _of_speedscope(data: bytes) -> Iterator[_Samples]:
 def _of_profile(profile: dict[str, Any], names: list[str]) -> Iterator[_Samples]:
     stacks, weights = profile.get("samples"), profile.get("weights")
     thread = re.search(r'Thread \w{1,20} "([^"]{0,200})"', str(profile.get("name")))
+    in_seconds = profile.get("unit") == "seconds"
     for at, stack in enumerate(stacks if isinstance(stacks, list) else []):
         weight = weights[at] if isinstance(weights, list) and at < len(weights) else None
-        timed = isinstance(weight, (int, float)) and profile.get("unit") == "seconds" and 0 <= weight < _LONGEST
-        seconds = float(weight) if timed else None  # type: ignore[arg-type]
+        seconds = None
+        if in_seconds and isinstance(weight, (int, float)) and 0 <= weight < _LONGEST:
+            seconds = float(weight)
         places = stack[:_DEEPEST] if isinstance(stack, list) else []
         frames = [names[one] for one in places if isinstance(one, int) and 0 <= one < len(names)]
         yield _Samples(thread and thread[1], frames, 1, seconds, 1)
