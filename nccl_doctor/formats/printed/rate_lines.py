@@ -42,4 +42,5 @@ def read_format(stream: Readable, name: str, facts: Facts) -> Reading:
             used += took
         lines -= block.data.endswith(b"\n") or not block.data
     facts.add(series.rows(facts, name))
-    return Reading(lines, used)
+    note = f"only the first {_LINES:,} lines with rates were read" if used >= _LINES else None
+    return Reading(lines, used, note)
