@@ -28,9 +28,9 @@ class ExposedMetrics:
 
     def take(self, line: bytes, number: int) -> bool | None:
         """Take a line; whether it told a number, and None for one that is no metric."""
-        begin, end = line.find(b"{"), line.rfind(b"} ") + 1
-        if not 0 < begin < end or len(line) > _LONGEST or _NAME.fullmatch(line, 0, begin) is None:
+        if not is_exposed(line):
             return None
+        begin, end = line.find(b"{"), line.rfind(b"} ") + 1
         found = _VALUE.fullmatch(line, end + 1)
         if found is None:
             return None
@@ -53,3 +53,9 @@ class ExposedMetrics:
         if count <= 0 or kind_of(name, "") is None:
             return False
         return self._series.add(f"mean {name}", unit_in(name), total / count, place)
+
+
+def is_exposed(line: bytes) -> bool:
+    """Whether a line begins with the name and the labels of a metric."""
+    begin, end = line.find(b"{"), line.rfind(b"} ") + 1
+    return 0 < begin < end and len(line) <= _LONGEST and _NAME.fullmatch(line, 0, begin) is not None

@@ -78,7 +78,7 @@ class Progress:
         self._clock: float | None = None
 
     def take(self, line: bytes, number: int) -> bool:
-        """Take a line; whether it is one of a training loop."""
+        """Take a line; whether it is one of a training loop. Lines that `may_be_progress` denies may be left out."""
         if len(line) > _LONGEST:
             return False
         if (logged := _LLM_C.match(line)) is not None:
@@ -200,3 +200,12 @@ class Progress:
                 series.end(_MOST)
                 yield from run_rows(facts, file, run, series, Settings())
                 run += 1
+
+
+def may_be_progress(line: bytes) -> bool:
+    """Whether a line holds a step, an epoch, a time that one took, or a loss."""
+    return (
+        any(one.search(line) is not None for one in (_EPOCH, _STEP, _OF, _TOOK))
+        or loss_of(line) is not None
+        or _LLM_C.match(line) is not None
+    )

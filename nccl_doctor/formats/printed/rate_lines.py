@@ -2,7 +2,7 @@
 
 from nccl_doctor.facts.store import Facts
 from nccl_doctor.formats.declaration import Reading
-from nccl_doctor.formats.printed.printed_numbers import numbers_of_line
+from nccl_doctor.formats.printed.named_numbers import numbers_of_line
 from nccl_doctor.formats.printed.series import NumberSeries, Place
 from nccl_doctor.formats.printed.units import is_work_rate
 from nccl_doctor.inputs.blocks import blocks

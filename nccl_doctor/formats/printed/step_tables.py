@@ -49,15 +49,18 @@ class StepTables:
             return False
         if self._open is not None and _ROW.match(line) is not None and self._open.take(line, number):
             return True
-        if len(self._done) >= _TABLES or _STEP_WORD.search(line) is None:
-            return False
-        titles = _titles(line)
+        titles = titles_of(line) if len(self._done) < _TABLES else None
         if titles is None:
             return False
         if self._open is None or titles != self._open.titles:  # some loops print them again and again
             self._open = _Printed(titles, has_bars=b"|" in line)
             self._done.append(self._open)
         return True
+
+    @property
+    def is_open(self) -> bool:
+        """Whether rows may follow."""
+        return self._open is not None
 
     @property
     def found(self) -> bool:
@@ -129,8 +132,10 @@ class _Printed:
         return self._table
 
 
-def _titles(line: bytes) -> list[str] | None:
+def titles_of(line: bytes) -> list[str] | None:
     """The titles of a table of steps with a time, a rate or a loss; None for another line."""
+    if _STEP_WORD.search(line) is None:
+        return None
     text = line.decode("utf-8", "replace").strip()
     if "|" in text:
         cells = [cell.strip() for cell in text.strip("|").split("|")]

@@ -38,23 +38,17 @@ class UnitTables:
             return False
         if self._columns and _ROW.match(line) is not None:
             return self._row(line, number)
-        if line[:1].isdigit() or not (b"(" in line or b"[" in line) or not self._title(line):
+        titles = titles_of(line)
+        if titles is None:
             return False
+        self._columns, self._width = titles
         self._rows, self._is_table = [], False
         return True
 
-    def _title(self, line: bytes) -> bool:
-        text = line.decode("utf-8", "replace").strip().strip("|")
-        cells = re.split(r"\||\t+|  +", text) if "|" in text or "\t" in text or "  " in text else text.split()
-        cells = [cell.strip() for cell in cells if cell.strip() not in ("", "#")]
-        found = {at: title for at, cell in enumerate(cells) if (title := _TITLE.fullmatch(cell)) is not None}
-        told = {
-            at: (title[1].strip(), title[2]) for at, title in found.items() if is_rate(title[2]) or is_time(title[2])
-        }
-        if not 2 <= len(cells) <= _COLUMNS or not any(is_rate(unit) for _, unit in told.values()):
-            return False
-        self._columns, self._width = told, len(cells)
-        return True
+    @property
+    def is_open(self) -> bool:
+        """Whether rows may follow."""
+        return bool(self._columns)
 
     def _row(self, line: bytes, number: int) -> bool:
         cells = line.decode("utf-8", "replace").replace("|", " ").split()
@@ -74,3 +68,17 @@ class UnitTables:
                         self._series.add(name, unit, value, place)
             self._rows = []
         return True
+
+
+def titles_of(line: bytes) -> tuple[dict[int, tuple[str, str]], int] | None:
+    """(place of a column -> its name and unit, how many columns) of titles of which one names the unit of a rate; None for another line."""
+    if line[:1].isdigit() or not (b"(" in line or b"[" in line):
+        return None
+    text = line.decode("utf-8", "replace").strip().strip("|")
+    cells = re.split(r"\||\t+|  +", text) if "|" in text or "\t" in text or "  " in text else text.split()
+    cells = [cell.strip() for cell in cells if cell.strip() not in ("", "#")]
+    found = {at: title for at, cell in enumerate(cells) if (title := _TITLE.fullmatch(cell)) is not None}
+    told = {at: (title[1].strip(), title[2]) for at, title in found.items() if is_rate(title[2]) or is_time(title[2])}
+    if not 2 <= len(cells) <= _COLUMNS or not any(is_rate(unit) for _, unit in told.values()):
+        return None
+    return told, len(cells)

@@ -11,7 +11,7 @@ from nccl_doctor.facts.store import Facts
 from nccl_doctor.facts.tables import Measure, PrintedNumber
 from nccl_doctor.formats.printed import printed_numbers
 from nccl_doctor.formats.printed.json_numbers import numbers_of_document
-from nccl_doctor.formats.printed.printed_numbers import numbers_of_line
+from nccl_doctor.formats.printed.named_numbers import numbers_of_line
 from nccl_doctor.formats.printed.units import kind_of
 
 

@@ -1,0 +1,59 @@
+"""Which readers of printed numbers may take a line: found once for all lines that differ in their numbers only."""
+
+from collections.abc import Iterator
+
+from nccl_doctor.formats.printed.exposed_metrics import is_exposed
+from nccl_doctor.formats.printed.hardware_list import begins_device
+from nccl_doctor.formats.printed.named_numbers import numbers_of_line
+from nccl_doctor.formats.printed.progress import may_be_progress
+from nccl_doctor.formats.printed.step_tables import titles_of as step_titles_of
+from nccl_doctor.formats.printed.unit_tables import titles_of as unit_titles_of
+from nccl_doctor.inputs.prefixes import ZEROS
+
+NUMBERS, PROGRESS, STEP_TITLES, UNIT_TITLES, METRIC, DEVICE = (1 << bit for bit in range(6))
+EVERY = (1 << 6) - 1
+_MOST = 1 << 13  # forms that are remembered
+_LONGEST = 1_000  # bytes of a line whose form is remembered
+
+
+class LineKinds:
+    """The kinds of lines that came before."""
+
+    def __init__(self) -> None:
+        self._known: dict[bytes, int] = {}  # line with each number as one 0 -> its kinds
+
+    def of_lines(self, data: bytes) -> Iterator[tuple[bytes, int]]:
+        """The lines of a block, and the kinds that each may be, as a sum; 0 is a line that tells nothing but as a row of an open table."""
+        known = self._known
+        for line, form in zip(data.split(b"\n"), _one_digit(data).split(b"\n"), strict=True):
+            kinds = known.get(form)
+            yield line, self._new(line, form) if kinds is None else kinds
+
+    def _new(self, line: bytes, form: bytes) -> int:
+        if len(line) > _LONGEST or line[:1] == b"{":
+            return EVERY
+        # what counts digits may find the form alone, or the line alone
+        kinds = _kinds(form) | (_kinds(line) if line != form else 0)
+        if len(self._known) >= _MOST:
+            self._known.clear()
+        self._known[form] = kinds
+        return kinds
+
+
+def _one_digit(data: bytes) -> bytes:
+    """The data with each run of digits as one 0."""
+    data = data.translate(ZEROS)
+    while b"00" in data:
+        data = data.replace(b"00", b"0")
+    return data
+
+
+def _kinds(line: bytes) -> int:
+    return (
+        NUMBERS * any(True for _ in numbers_of_line(line))
+        | PROGRESS * may_be_progress(line)
+        | STEP_TITLES * (step_titles_of(line) is not None)
+        | UNIT_TITLES * (unit_titles_of(line) is not None)
+        | METRIC * is_exposed(line)
+        | DEVICE * begins_device(line)
+    )

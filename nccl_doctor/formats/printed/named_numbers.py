@@ -1,0 +1,62 @@
+"""The rates and times of a line of text, by the words and units beside them."""
+
+from collections.abc import Iterator
+from functools import lru_cache
+
+from nccl_doctor.common.expressions import compiled
+from nccl_doctor.formats.printed.units import is_rate, is_time, kind_of
+
+_WORDS = 12  # of a name
+_NUMBER = compiled(
+    rb"(?:(?<![\w.:/+-])|(?<=[a-z]{4}:))(\d{1,15}(?:,\d\d\d){0,5}(?:\.\d{1,20})?(?:[eE][+-]?\d{1,3})?)"
+    rb"(?P<times>[kKMG](?![A-Za-z/]))?(?:[ \t]?(?P<unit>[A-Za-z][A-Za-z/]{0,20}))?(?![\w.:/]|-\d)"
+)
+_TIMES = {None: 1.0, b"k": 1e3, b"K": 1e3, b"M": 1e6, b"G": 1e9}
+_FRONT = compiled(rb"\[[^\]\n]{0,60}\]|[\d:,.TZ/ -]{6,40}|[A-Za-z]{1,20}:[ \t]|INFO|DEBUG|WARNING|[-|>* \t]{1,20}")
+_SOURCE = compiled(rb"[\w./-]{1,200}\.(?:cc|cpp|cu|hpp|h|py|go|rs)\b:?\d{0,7}\]?")  # where a logger stands in a program
+_LONE_NUMBER = compiled(r"(?<![\w.,])\d[\d.,]{0,30}(?![\w.])")
+_HYPHENED = compiled(rb"\A-[A-Za-z]{1,20}")  # behind another number: `8192-bit`
+_NOT_MEASURED = compiled(rb"(?i)[ \t]{1,4}(?:peak|theoretical)\b")
+_FORMULA = compiled(
+    rb" = [^=:;]{1,120}[/*][^=:;]{1,120}:(?=\s)"
+)  # `fwd FLOPS per GPU = fwd flops per GPU / fwd latency: 81.9 TFLOPS`
+_SHAPE = compiled(rb"\(\d{1,9}(?:, ?\d{1,9}){1,4}\)(?: x \d{1,9}){0,4}")  # `per iteration of (512,512,512) x 4: 0.43 s`
+_DOWNLOAD = compiled(rb"\bFetched \d{1,6}(?:\.\d{1,3})? ?[kMG]?B in \d|[kMG]i?B/s eta \d")  # of apt and pip
+_CLOSED = compiled(rb"\([^()\n]{0,200}\)")
+_SAYS = compiled(rb"(?:[:=]|\b(?:is|was|took|of|in)\b)[\s\"'~]{0,24}\Z")
+
+
+def numbers_of_line(line: bytes) -> Iterator[tuple[str, str, float]]:
+    """(name, unit, value) of the rates and times of a line; a time needs a name that says it."""
+    if _DOWNLOAD.search(line) is not None:
+        return
+    end = 0
+    line = _SHAPE.sub(b"", _FORMULA.sub(b":", line))
+    for match in _NUMBER.finditer(line):
+        before, end = _HYPHENED.sub(b"", line[end : match.start()]), match.end()
+        if _NOT_MEASURED.match(line, end) is not None:
+            continue
+        unit = (match["unit"] or b"").decode()
+        if unit and not (is_rate(unit) or is_time(unit)):
+            unit = ""
+        name = _name(before)
+        if not is_rate(unit) and (not name or _SAYS.search(before) is None):
+            continue
+        kind = kind_of(name, unit)
+        if kind is not None and (match["times"] is None or kind == "rate"):
+            yield name, unit, float(match[1].replace(b",", b"")) * _TIMES[match["times"]]
+
+
+@lru_cache(4096)
+def _name(before: bytes) -> str:
+    """The name of a number: the words in front of it, without time stamps, labels and numbers of steps."""
+    before = _SOURCE.sub(b" ", before).rstrip(b" \t:=\"'~")
+    plain = _CLOSED.sub(lambda found: b"." * len(found[0]), before)  # `Throughput (in TFLOP/s) of one` is one name
+    at = max(plain.rfind(one) for one in (b",", b";", b"|", b"(")) + 1
+    while (front := _FRONT.match(before, at)) is not None:
+        at = front.end()
+    text = before[at:].decode("utf-8", "replace").rpartition(": ")[2]
+    words = _LONE_NUMBER.sub(" ", text).split()
+    while words and words[-1].lower() in ("is", "was", "of", "in", "at", "took", "-", "for"):
+        words.pop()
+    return " ".join(words[-_WORDS:])[:60].strip(" -.:=\"'{[")

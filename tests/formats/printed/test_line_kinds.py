@@ -1,0 +1,76 @@
+"""What lines of one form may be is asked once, and what is read stays the same."""
+
+import io
+import itertools
+from typing import Any
+from unittest import mock
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from nccl_doctor.facts.store import Facts
+from nccl_doctor.formats.printed import line_kinds, printed_numbers
+from nccl_doctor.formats.printed.line_kinds import EVERY, LineKinds
+
+FORMS = (
+    "step {} loss {}.{}",
+    "[{}/{}]",
+    "loss: 0.{}",
+    "Epoch {}",
+    "Time taken: {}.{} s",
+    "12:{}:45,{} INFO fit.py:{} iteration {} train_loss={}.{} elapsed: {}s",
+    "Throughput: {},{} images/s, Batch size: {}, took {}.{} ms",
+    "{}%|###  | {}/{} [00:{}<{}:{}, {}.{}it/s]",
+    'queue_seconds_sum{{m="a"}} {}',
+    'queue_seconds_count{{m="a"}} {}',
+    'tokens_per_second{{gpu="{}"}} {}.{}',
+    '{{"latency_s": {}.{}, "n": {}}}',
+    "size  time(us)  bw(MB/s)",
+    "{}  {}.{}  {}.{}",
+    "step  loss  time (ms)  tok/s",
+    "{}  {}.{}  {}.{}  {}",
+    "  *-network:{}",
+    "       capacity: {} MB/s",
+    "s:{} trl:{}.{}",
+    "+-----{}-----+ | {} W / {} W |",
+    "no number at all",
+    "per iteration of ({},{},{}) x {}: {}.{} s",
+    "fwd FLOPS per GPU = fwd flops per GPU / fwd latency of {}: {}.{} TFLOPS",
+    "GET /v1/models/{} HTTP/1.1 took {}",
+)
+numbers = st.one_of(st.integers(0, 99), st.integers(0, 10**6), st.integers(10**13, 10**18)).map(str)
+
+
+@st.composite
+def lines(draw: st.DrawFn) -> str:
+    form = draw(st.sampled_from(FORMS))
+    return form.format(*(draw(numbers) for _ in range(form.count("{}"))))
+
+
+def rows(text: str) -> dict[str, list[Any]]:
+    facts = Facts()
+    printed_numbers.read_format(io.BytesIO(text.encode()), "out.log", facts)
+    tables = ("printed_number", "throughput_run", "step", "scalar")
+    return {table: facts.query(f"SELECT * FROM {table}") for table in tables}
+
+
+@given(st.lists(lines(), max_size=60))
+def test_what_is_read_does_not_depend_on_what_is_remembered(text: list[str]) -> None:
+    found = rows("\n".join(text))
+    with mock.patch.object(line_kinds, "_kinds", return_value=EVERY):
+        assert rows("\n".join(text)) == found
+
+
+def test_lines_of_one_form_are_looked_at_once() -> None:
+    data = b"".join(b"| %d  N/A  GPU-%d | %d%% |\n" % (n, n, n) for n in range(2000))
+    with mock.patch.object(line_kinds, "_kinds", wraps=line_kinds._kinds) as asked:
+        kinds = list(LineKinds().of_lines(data))
+    assert [line for line, _ in kinds] == data.split(b"\n")
+    assert asked.call_count <= 4  # of the line and of its form, and the empty end
+
+
+def test_forms_are_remembered_up_to_a_number() -> None:
+    known = LineKinds()
+    words = ["".join(letters) for letters in itertools.product("abcdefgh", repeat=5)]
+    list(known.of_lines("\n".join(words).encode()))
+    assert len(known._known) <= line_kinds._MOST < len(words)
