@@ -41,12 +41,16 @@ def read_format(stream: Readable, name: str, facts: Facts) -> Reading:
             continue
         if host is None:
             others += 1
+            if others > _SHARE * _MOST:
+                break
             continue
         full = len(values) >= _MOST
         if full:
             break
         host = host.partition(".")[0]
         lines[host] += 1
+        if lines[host] > _LINES:
+            break
         values.append((host, lines[host], value[:_LONGEST], last))
     if len(lines) < 2 or others > _SHARE * len(values) or max(lines.values()) > _LINES:
         return Reading(last, 0)
