@@ -5,7 +5,7 @@ The time between two lines is that of their steps. A clock of whole seconds coun
 
 import re
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 from nccl_doctor.common.expressions import compiled
 from nccl_doctor.facts.store import Facts
@@ -55,6 +55,14 @@ _LLM_C = compiled(rb"s:(\d{1,12}) (trl|tel):(\d{1,9}\.\d{1,9})(?: |\s*\Z)")  # `
 _EVALUATED = ("val", "eval", "test", "valid")
 
 
+class _Above(NamedTuple):
+    """The line above, which told no step together with a loss."""
+
+    line: bytes
+    loss: tuple[str, float] | None
+    number: int
+
+
 class Progress:
     """The loop of one file."""
 
@@ -70,9 +78,7 @@ class Progress:
         self._step: int | None = None  # of the last line that told one
         self._of_epochs = Scalars()  # the epochs of lines that tell no step
         self._last_epoch: int | None = None
-        self._alone: tuple[re.Match[bytes] | None, tuple[str, float] | None, int] | None = (
-            None  # what a line told alone
-        )
+        self._above: _Above | None = None
         self._before: tuple[int, float, bool] | None = None  # step or epoch, when, is it an epoch
         self._day = 0.0
         self._clock: float | None = None
@@ -86,16 +92,15 @@ class Progress:
             name, self._step = "loss" if logged[2] == b"trl" else "val_loss", int(logged[1])
             self._scalars.note_scalar(name, float(logged[3]), self._step, (line, number))
             return True
-        epoch, found, took = _EPOCH.search(line), _STEP.search(line), _TOOK.search(line)
+        epoch, loss = _EPOCH.search(line), loss_of(line)
         if epoch is not None:
             self._epoch = int(epoch[1])
-        if took is not None and found is None and self._epoch is not None:
+        if self._epoch is not None and (took := _TOOK.search(line)) is not None and _STEP.search(line) is None:
             self._took(took, line, number)
-        if found is None:
-            found = _OF.search(line, epoch.end() if epoch is not None else 0)
-        loss = loss_of(line)
-        if (loss is None) != (found is None) and epoch is None:
-            found, loss = self._paired(found, loss, number)
+        if epoch is None:
+            found, loss = self._paired(line, loss, number)
+        else:
+            found = _step_of(line, epoch.end())
         if loss is None or (found is None and epoch is None):
             return False
         if loss[0].startswith(_EVALUATED):
@@ -114,14 +119,20 @@ class Progress:
         return True
 
     def _paired(
-        self, step: re.Match[bytes] | None, loss: tuple[str, float] | None, number: int
+        self, line: bytes, loss: tuple[str, float] | None, number: int
     ) -> tuple[re.Match[bytes] | None, tuple[str, float] | None]:
-        """A step and a loss that stand on lines of their own, one below the other."""
-        before, self._alone = self._alone, (step, loss, number)
-        if before is None or before[2] != number - 1 or (before[0] is None) == (step is None):
-            return None, None
-        self._alone = None
-        return step or before[0], loss or before[1]
+        """The step and the loss of a line, or of two of which each tells one, one below the other."""
+        above, self._above = self._above, None
+        if above is not None and above.number != number - 1:
+            above = None
+        step = None
+        if loss is not None:
+            step = _step_of(line) or (_step_of(above.line) if above is not None and above.loss is None else None)
+        elif above is not None and above.loss is not None and (step := _step_of(line)) is not None:
+            loss = above.loss
+        if step is None:
+            self._above = _Above(line, loss, number)
+        return step, loss
 
     def _took(self, took: re.Match[bytes], line: bytes, number: int) -> None:
         seconds = 3600 * int(took[1] or 0) + 60 * int(took[2] or 0) + float(took[3]) * _SECONDS.get(took[4], 1.0)
@@ -200,6 +211,11 @@ class Progress:
                 series.end(_MOST)
                 yield from run_rows(facts, file, run, series, Settings())
                 run += 1
+
+
+def _step_of(line: bytes, start: int = 0) -> re.Match[bytes] | None:
+    """The step of a line; of one that only says `[3/40]`, `start` is where that may stand."""
+    return _STEP.search(line) or _OF.search(line, start)
 
 
 def may_be_progress(line: bytes) -> bool:

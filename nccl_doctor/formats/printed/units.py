@@ -1,5 +1,7 @@
 """Which words are units of rates and of times, and which names say that a number is one."""
 
+from functools import lru_cache
+
 from nccl_doctor.common.expressions import compiled
 
 _QUANTITIES = (
@@ -69,6 +71,7 @@ def is_time(unit: str) -> bool:
     return unit.lower() in _SECONDS or unit.lower() in _MORE
 
 
+@lru_cache(4096)
 def kind_of(name: str, unit: str) -> str | None:
     """`rate`, `time`, or None for a number that is neither; the unit says most, then the name."""
     if _CLOCK_NAME.search(name):

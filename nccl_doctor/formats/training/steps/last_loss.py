@@ -22,6 +22,8 @@ _LOSS = compiled(
 
 def loss_of(line: bytes) -> tuple[str, float] | None:
     """The name and value of the first loss of a line: `lm loss: 2.31E+00`, `Loss 3.19 (3.03)`, `'train_loss': 1.2`."""
+    if b"oss" not in line and b"OSS" not in line:
+        return None
     found = _LOSS.search(line)
     if found is None:
         return None
