@@ -4,8 +4,10 @@ from collections.abc import Iterator
 
 from nccl_doctor.formats.printed.exposed_metrics import is_exposed
 from nccl_doctor.formats.printed.hardware_list import begins_device
-from nccl_doctor.formats.printed.named_numbers import numbers_of_line
+from nccl_doctor.formats.printed.named_numbers import measured
+from nccl_doctor.formats.printed.number_columns import Column, columns_of
 from nccl_doctor.formats.printed.progress import may_be_progress
+from nccl_doctor.formats.printed.series import Place
 from nccl_doctor.formats.printed.step_tables import titles_of as step_titles_of
 from nccl_doctor.formats.printed.unit_tables import titles_of as unit_titles_of
 from nccl_doctor.inputs.prefixes import ZEROS
@@ -16,28 +18,42 @@ _MOST = 1 << 13  # forms that are remembered
 _LONGEST = 1_000  # bytes of a line whose form is remembered
 
 
+class Form:
+    """Lines that differ in their numbers only."""
+
+    __slots__ = ("columns", "kinds", "waiting")
+
+    def __init__(self, kinds: int, columns: tuple[Column, ...] | None = None) -> None:
+        self.kinds = kinds  # a sum; 0 of a line that tells nothing but as a row of an open table
+        self.columns = columns  # of its numbers, where all lines have them at the same places
+        self.waiting: list[Place] = []  # lines whose columns are read later
+
+
+_ANY = Form(EVERY)
+
+
 class LineKinds:
-    """The kinds of lines that came before."""
+    """The forms of lines that came before."""
 
     def __init__(self) -> None:
-        self._known: dict[bytes, int] = {}  # line with each number as one 0 -> its kinds
+        self._known: dict[bytes, Form] = {}  # line with each number as one 0
 
-    def of_lines(self, data: bytes) -> Iterator[tuple[bytes, int]]:
-        """The lines of a block, and the kinds that each may be, as a sum; 0 is a line that tells nothing but as a row of an open table."""
+    def of_lines(self, data: bytes) -> Iterator[tuple[bytes, Form]]:
+        """The lines of a block and their forms."""
         known = self._known
         for line, form in zip(data.split(b"\n"), _one_digit(data).split(b"\n"), strict=True):
-            kinds = known.get(form)
-            yield line, self._new(line, form) if kinds is None else kinds
+            found = known.get(form)
+            yield line, self._new(line, form) if found is None else found
 
-    def _new(self, line: bytes, form: bytes) -> int:
+    def _new(self, line: bytes, form: bytes) -> Form:
         if len(line) > _LONGEST or line[:1] == b"{":
-            return EVERY
+            return _ANY
         # what counts digits may find the form alone, or the line alone
         kinds = _kinds(form) | (_kinds(line) if line != form else 0)
         if len(self._known) >= _MOST:
             self._known.clear()
-        self._known[form] = kinds
-        return kinds
+        found = self._known[form] = Form(kinds, columns_of(line, form) if kinds & NUMBERS else None)
+        return found
 
 
 def _one_digit(data: bytes) -> bytes:
@@ -50,7 +66,7 @@ def _one_digit(data: bytes) -> bytes:
 
 def _kinds(line: bytes) -> int:
     return (
-        NUMBERS * any(True for _ in numbers_of_line(line))
+        NUMBERS * any(True for _ in measured(line))
         | PROGRESS * may_be_progress(line)
         | STEP_TITLES * (step_titles_of(line) is not None)
         | UNIT_TITLES * (unit_titles_of(line) is not None)

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from functools import lru_cache
+from typing import NamedTuple
 
 from nccl_doctor.common.expressions import compiled
 from nccl_doctor.formats.printed.units import is_rate, is_time, kind_of
@@ -26,8 +27,33 @@ _CLOSED = compiled(rb"\([^()\n]{0,200}\)")
 _SAYS = compiled(rb"(?:[:=]|\b(?:is|was|took|of|in)\b)[\s\"'~]{0,24}\Z")
 
 
+class Measured(NamedTuple):
+    """A rate or a time of a line."""
+
+    name: str
+    unit: str
+    text: bytes
+    times: float  # the number by its sign behind it: 1000 of `12k`
+    start: int  # in the line, of which nothing was left out
+
+    @property
+    def value(self) -> float:
+        """The number."""
+        return float(self.text.replace(b",", b"")) * self.times
+
+
 def numbers_of_line(line: bytes) -> Iterator[tuple[str, str, float]]:
     """(name, unit, value) of the rates and times of a line; a time needs a name that says it."""
+    return ((one.name, one.unit, one.value) for one in measured(line))
+
+
+def has_left_out(line: bytes) -> bool:
+    """Whether a part of the line is left out: the shape of a matrix, or a formula."""
+    return _SHAPE.search(line) is not None or _FORMULA.search(line) is not None
+
+
+def measured(line: bytes) -> Iterator[Measured]:
+    """The rates and times of a line; a time needs a name that says it."""
     if _DOWNLOAD.search(line) is not None:
         return
     end = 0
@@ -44,7 +70,7 @@ def numbers_of_line(line: bytes) -> Iterator[tuple[str, str, float]]:
             continue
         kind = kind_of(name, unit)
         if kind is not None and (match["times"] is None or kind == "rate"):
-            yield name, unit, float(match[1].replace(b",", b"")) * _TIMES[match["times"]]
+            yield Measured(name, unit, match[1], _TIMES[match["times"]], match.start(1))
 
 
 @lru_cache(4096)
