@@ -4,9 +4,10 @@ from collections.abc import Iterator
 
 from nccl_doctor.formats.printed.exposed_metrics import is_exposed
 from nccl_doctor.formats.printed.hardware_list import begins_device
+from nccl_doctor.formats.printed.loop_columns import LoopColumns, loop_columns_of
+from nccl_doctor.formats.printed.loop_marks import may_be_progress
 from nccl_doctor.formats.printed.named_numbers import measured
 from nccl_doctor.formats.printed.number_columns import Column, columns_of
-from nccl_doctor.formats.printed.progress import may_be_progress
 from nccl_doctor.formats.printed.series import Place
 from nccl_doctor.formats.printed.step_tables import titles_of as step_titles_of
 from nccl_doctor.formats.printed.unit_tables import titles_of as unit_titles_of
@@ -21,11 +22,12 @@ _LONGEST = 1_000  # bytes of a line whose form is remembered
 class Form:
     """Lines that differ in their numbers only."""
 
-    __slots__ = ("columns", "kinds", "waiting")
+    __slots__ = ("columns", "kinds", "loop", "waiting")
 
-    def __init__(self, kinds: int, columns: tuple[Column, ...] | None = None) -> None:
+    def __init__(self, kinds: int, columns: tuple[Column, ...] | None = None, loop: LoopColumns | None = None) -> None:
         self.kinds = kinds  # a sum; 0 of a line that tells nothing but as a row of an open table
         self.columns = columns  # of its numbers, where all lines have them at the same places
+        self.loop = loop  # of what it tells of a loop, likewise
         self.waiting: list[Place] = []  # lines whose columns are read later
 
 
@@ -52,7 +54,11 @@ class LineKinds:
         kinds = _kinds(form) | (_kinds(line) if line != form else 0)
         if len(self._known) >= _MOST:
             self._known.clear()
-        found = self._known[form] = Form(kinds, columns_of(line, form) if kinds & NUMBERS else None)
+        found = self._known[form] = Form(
+            kinds,
+            columns_of(line, form) if kinds & NUMBERS else None,
+            loop_columns_of(line, form) if kinds & PROGRESS else None,
+        )
         return found
 
 

@@ -6,12 +6,13 @@ from typing import NamedTuple
 import numpy as np
 
 from nccl_doctor.common.expressions import compiled
+from nccl_doctor.common.text_keys import Flags
 from nccl_doctor.formats.printed.named_numbers import has_left_out, measured
 from nccl_doctor.formats.printed.series import NumberSeries, Place
-from nccl_doctor.formats.training.lines.line_numbers import Floats, LineNumbers, TextNumbers, Texts
+from nccl_doctor.formats.training.lines.line_numbers import Floats, TextNumbers, Texts
 
-LEAST = 8  # lines from which on columns are faster
-_DIGITS = 15  # of a run, in the expression of a number
+EXPONENT = 3  # digits
+_DIGITS = 15  # of a number
 _RUN = compiled(rb"\d+")
 _NAMED_DIGIT = compiled(r"\d")
 
@@ -48,19 +49,17 @@ def columns_of(line: bytes, form: bytes) -> tuple[Column, ...] | None:
 
 def add_columns(columns: Sequence[Column], places: Sequence[Place], series: NumberSeries) -> tuple[int, list[Place]]:
     """Add the numbers of lines of a form; how many lines told one, and the lines that must be read one by one."""
-    numbers = _numbers(places)
-    is_long = np.zeros(len(places), bool)
+    texts = Texts([place.line for place in places])
+    numbers, is_long = TextNumbers(texts, np.arange(len(places))), has_long_run(texts)
     for column in columns:
-        for run in range(column.run, column.run + column.form.count(b"0")):
-            is_long |= numbers.digits(run) > _DIGITS
+        if b"e" in column.form:
+            is_long |= numbers.digits(column.run + column.form.count(b"0") - 1) > EXPONENT
+    long: list[Place] = []
     if is_long.any():
-        long = [place for place, is_one in zip(places, is_long.tolist(), strict=True) if is_one]
-        places = [place for place, is_one in zip(places, is_long.tolist(), strict=True) if not is_one]
+        long, places = _split(places, is_long)
         if not places:
             return 0, long
-        numbers = _numbers(places)
-    else:
-        long = []
+        numbers = TextNumbers(Texts([place.line for place in places]), np.arange(len(places)))
     took = np.zeros(len(places), bool)
     for column in columns:
         values: Floats = numbers.decimal(column.run, column.form) * column.times
@@ -68,5 +67,16 @@ def add_columns(columns: Sequence[Column], places: Sequence[Place], series: Numb
     return int(took.sum()), long
 
 
-def _numbers(places: Sequence[Place]) -> LineNumbers:
-    return TextNumbers(Texts([place.line for place in places]), np.arange(len(places)))
+def _split(places: Sequence[Place], is_first: Flags) -> tuple[list[Place], list[Place]]:
+    parts: tuple[list[Place], list[Place]] = [], []
+    for place, first in zip(places, is_first.tolist(), strict=True):
+        parts[not first].append(place)
+    return parts
+
+
+def has_long_run(texts: Texts) -> Flags:
+    """Which lines have a run of more digits than a number may have."""
+    found = np.zeros(len(texts.first), bool)
+    runs = np.flatnonzero(texts.end - texts.begin > _DIGITS)
+    found[np.searchsorted(texts.first, runs, "right") - 1] = True
+    return found

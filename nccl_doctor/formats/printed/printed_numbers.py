@@ -8,19 +8,15 @@ from nccl_doctor.formats.declaration import Reading
 from nccl_doctor.formats.printed import tables
 from nccl_doctor.formats.printed.exposed_metrics import ExposedMetrics
 from nccl_doctor.formats.printed.hardware_list import HardwareList
-from nccl_doctor.formats.printed.json_numbers import Told, numbers_of_document, numbers_of_record
+from nccl_doctor.formats.printed.json_numbers import Told, numbers_of_document
+from nccl_doctor.formats.printed.line_batches import LineBatch
 from nccl_doctor.formats.printed.line_kinds import (
     DEVICE,
     METRIC,
-    NUMBERS,
-    PROGRESS,
     STEP_TITLES,
     UNIT_TITLES,
-    Form,
     LineKinds,
 )
-from nccl_doctor.formats.printed.named_numbers import numbers_of_line
-from nccl_doctor.formats.printed.number_columns import LEAST, add_columns
 from nccl_doctor.formats.printed.progress import Progress
 from nccl_doctor.formats.printed.series import NumberSeries, Place
 from nccl_doctor.formats.printed.step_tables import StepTables
@@ -81,9 +77,9 @@ def _read_table(stream: Readable, table: tables.Table, series: NumberSeries, nam
 def _read_lines(stream: Readable, series: NumberSeries, name: str, facts: Facts) -> Reading:
     kinds, progress, step_tables = LineKinds(), Progress(), StepTables()
     unit_tables, hardware, metrics = UnitTables(series), HardwareList(), ExposedMetrics(series)
+    batch = LineBatch(series, progress)
     lines = used = 0
     for block in blocks(stream, _BLOCK):
-        waiting: list[Form] = []
         for line, form in kinds.of_lines(block.data):
             lines += 1
             kind = form.kinds
@@ -97,14 +93,8 @@ def _read_lines(stream: Readable, series: NumberSeries, name: str, facts: Facts)
             ):
                 used += 1
             elif kind and (len(line) <= _LONGEST or line[:1] == b"{"):
-                if form.columns is not None:
-                    if not form.waiting:
-                        waiting.append(form)
-                    form.waiting.append(Place(lines, line))
-                elif kind & NUMBERS:
-                    used += _take(line, lines, series)
-                used += kind & PROGRESS and progress.take(line, lines)
-        used += sum(_take_columns(form, series) for form in waiting)
+                batch.add(line, lines, form)
+        used += batch.read()
         lines -= block.data.endswith(b"\n") or not block.data
         if lines > _LINES:
             break
@@ -125,21 +115,3 @@ def _read_document(data: bytes, told: list[Told], name: str, facts: Facts) -> Re
     used = {one.line for one in told if series.add(one.name, one.unit, one.value, Place(one.line, lines[one.line - 1]))}
     facts.add(series.rows(facts, name))
     return Reading(len(lines) - (not lines[-1]), len(used), None)
-
-
-def _take_columns(form: Form, series: NumberSeries) -> int:
-    """Take the lines of a form that wait; how many told a number."""
-    places, form.waiting = form.waiting, []
-    told = 0
-    if form.columns is not None and len(places) >= LEAST:
-        told, places = add_columns(form.columns, places, series)
-    return told + sum(_take(place.line, place.number, series) for place in places)
-
-
-def _take(line: bytes, number: int, series: NumberSeries) -> bool:
-    """Take a line; whether it told a number."""
-    numbers = numbers_of_record(line) if line[:1] == b"{" else numbers_of_line(line)
-    took = False
-    for name, unit, value in numbers:
-        took |= series.add(name, unit, value, Place(number, line))
-    return took

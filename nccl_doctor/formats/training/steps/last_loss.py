@@ -22,13 +22,19 @@ _LOSS = compiled(
 
 def loss_of(line: bytes) -> tuple[str, float] | None:
     """The name and value of the first loss of a line: `lm loss: 2.31E+00`, `Loss 3.19 (3.03)`, `'train_loss': 1.2`."""
+    found = loss_span(line)
+    return (found[0], float(line[found[1] : found[2]])) if found is not None else None
+
+
+def loss_span(line: bytes) -> tuple[str, int, int] | None:
+    """The name of the first loss of a line, and where its value begins and ends."""
     if b"oss" not in line and b"OSS" not in line:
         return None
     found = _LOSS.search(line)
     if found is None:
         return None
     name = found[1].decode().strip(" _/-").replace(" ", "_").lower()
-    return name if name != "lm_loss" else "loss", float(found[2])
+    return name if name != "lm_loss" else "loss", *found.span(2)
 
 
 class LastLoss:

@@ -1,0 +1,61 @@
+"""The lines of a block that tell numbers or the steps of a loop, kept until those of one form can be read together."""
+
+from operator import itemgetter
+
+from nccl_doctor.formats.printed.json_numbers import numbers_of_record
+from nccl_doctor.formats.printed.line_kinds import NUMBERS, PROGRESS, Form
+from nccl_doctor.formats.printed.loop_columns import marks
+from nccl_doctor.formats.printed.loop_marks import Mark
+from nccl_doctor.formats.printed.named_numbers import numbers_of_line
+from nccl_doctor.formats.printed.number_columns import add_columns
+from nccl_doctor.formats.printed.progress import Progress
+from nccl_doctor.formats.printed.series import NumberSeries, Place
+
+_LEAST = 8  # lines from which on columns are faster
+
+
+class LineBatch:
+    """The lines of a block."""
+
+    def __init__(self, series: NumberSeries, progress: Progress) -> None:
+        self._series = series
+        self._progress = progress
+        self._forms: list[Form] = []  # of lines that wait
+
+    def add(self, line: bytes, number: int, form: Form) -> None:
+        """Keep a line."""
+        if not form.waiting:
+            self._forms.append(form)
+        form.waiting.append(Place(number, line))
+
+    def read(self) -> int:
+        """Read the lines; how many told a number, and how many a step."""
+        used = 0
+        told: list[tuple[int, bytes, Mark | None]] = []
+        for form in self._forms:
+            places, form.waiting = form.waiting, []
+            are_many = len(places) >= _LEAST
+            if form.kinds & PROGRESS:
+                if form.loop is not None and are_many:
+                    told += marks(form.loop, places)
+                else:
+                    told += [(*place[:2], None) for place in places]
+            if form.kinds & NUMBERS:
+                if form.columns is not None and are_many:
+                    taken, places = add_columns(form.columns, places, self._series)
+                    used += taken
+                used += sum(map(self._take, places))
+        self._forms = []
+        progress = self._progress
+        for number, line, mark in sorted(told, key=itemgetter(0)):
+            used += progress.take(line, number) if mark is None else progress.add(mark, line, number)
+        return used
+
+    def _take(self, place: Place) -> bool:
+        """Take the numbers of a line; whether it told one."""
+        line = place.line
+        numbers = numbers_of_record(line) if line[:1] == b"{" else numbers_of_line(line)
+        took = False
+        for name, unit, value in numbers:
+            took |= self._series.add(name, unit, value, place)
+        return took

@@ -1,0 +1,72 @@
+"""What the lines of a training loop tell that differ in their numbers only, read as columns."""
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from nccl_doctor.common.expressions import compiled
+from nccl_doctor.formats.printed.loop_marks import LLM_C, Mark, Places, marked, places_of
+from nccl_doctor.formats.printed.number_columns import EXPONENT, has_long_run
+from nccl_doctor.formats.printed.series import Place
+from nccl_doctor.formats.training.lines.line_numbers import TextNumbers, Texts
+
+_RUN = compiled(rb"\d+")
+_PLAIN = compiled(rb"(-?)(0(?:\.0)?(?:e[+-]?0)?)")
+_DIGITS = 9  # of a run, in the expressions of all numbers
+_WHOLE = ("epoch", "step", "total")
+
+
+class Column(NamedTuple):
+    """Where each line of a form has one number."""
+
+    name: str
+    times: float
+    run: int  # of digits in the line, with which it begins
+    form: bytes  # with each run of digits as one 0: `0.0e-0`
+
+
+class LoopColumns(NamedTuple):
+    """What each line of a form tells, and where."""
+
+    columns: tuple[Column, ...]
+    places: Places
+    is_fine: bool
+
+
+def loop_columns_of(line: bytes, form: bytes) -> LoopColumns | None:
+    """The columns of a line that is this with each run of digits as one 0; None where other lines of the form may tell something else."""
+    places, plain = places_of(line), places_of(form)
+    if LLM_C.match(form) or _kind_of(places) != _kind_of(plain):
+        return None
+    columns = []
+    is_fine = False
+    for one, short in zip(places.numbers, plain.numbers, strict=True):
+        text = _PLAIN.fullmatch(form[short.start : short.end].lower())
+        run = form.count(b"0", 0, short.start)
+        if text is None or len(_RUN.findall(line, 0, one.start)) != run:
+            return None
+        columns.append(Column(one.name, -one.times if text[1] else one.times, run, text[2]))
+        is_fine |= one.name == "elapsed" and b"." in text[2]
+    return LoopColumns(tuple(columns), plain, is_fine)
+
+
+def _kind_of(places: Places) -> Places:
+    """What a line tells without where; of a time of the day each line is asked."""
+    return places._replace(numbers=tuple(one._replace(start=0, end=0) for one in places.numbers), is_stamped=False)
+
+
+def marks(loop: LoopColumns, lines: Sequence[Place]) -> Iterator[tuple[int, bytes, Mark | None]]:
+    """Each line with its number and what it tells; None for one whose numbers are too long for columns."""
+    texts = Texts([one.line for one in lines])
+    numbers, is_long = TextNumbers(texts, np.arange(len(lines))), has_long_run(texts)
+    values = []
+    for column in loop.columns:
+        last = column.run + column.form.count(b"0") - 1
+        for run in range(column.run, last + 1):
+            is_long |= numbers.digits(run) > (EXPONENT if run == last and b"e" in column.form else _DIGITS)
+        values.append((numbers.decimal(column.run, column.form) * column.times).tolist())
+    names = [column.name for column in loop.columns]
+    for (number, line, _), long, *told in zip(lines, is_long.tolist(), *values, strict=True):
+        mark = None if long else marked(loop.places, dict(zip(names, told, strict=True)), line, is_fine=loop.is_fine)
+        yield number, line, mark

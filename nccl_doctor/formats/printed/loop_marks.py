@@ -1,0 +1,137 @@
+"""What a line of a training loop of anybody's own tells: a step, an epoch, a loss, how long something took."""
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from nccl_doctor.common.expressions import compiled
+from nccl_doctor.formats.training.steps.last_loss import loss_span
+
+_STEP = compiled(
+    rb"(?i)(?<![a-z])(?:global[_ ]?|train[_ ]?)?(?:step|iteration|iter|it|batch|update)s?[\"']?\s{0,3}[:=#|]?\s{0,3}\[?\s{0,6}"
+    rb"(\d{1,12})(?:\s?/\s?(\d{1,12}))?(?![\d.]*\.\d|\s?/s)"
+)
+_OF = compiled(rb"[\[(]\s{0,6}(\d{1,12})\s?/\s?(\d{1,12})[\s\])]")
+_EPOCH = compiled(
+    rb"(?i)(?<![a-z])epochs?[\"']?\s{0,3}[:=#]?\s{0,3}[\[(]?\s{0,3}(\d{1,9})(?:\s?/\s?\d{1,9})?(?![\d.]*\.\d)"
+)
+# the form of PyTorch's examples, which count samples: `Train Epoch: 1 [6400/60000 (11%)]`
+_SAMPLES = compiled(
+    rb"(?i)\btrain epoch:? {0,3}\d{1,9} {0,3}\[ {0,9}\d{1,15}/\d{1,15} {1,3}\( {0,3}\d{1,9}(?:\.\d{1,15})?%\)\]"
+)
+_ELAPSED = compiled(
+    rb"(?i)(?:elapsed|total[_ ]time|since[_ ]start)(?:[_ ]?time)?[\"']?\s{0,3}[:=]?\s{0,3}"
+    rb"(\d{1,9}(?:\.\d{1,9})?)\s?(ms|s|sec|secs|seconds|m|min|h)?(?![\w:.])"
+)
+_TOOK = compiled(
+    rb"(?i)(?<![a-z])(?:time(?: taken)?|took|duration|(?:finished|completed|done|ended) in|elapsed)\W{1,4}"
+    rb"(?:(\d{1,9})\s?h(?:ours?)?\W{1,2})?(?:(\d{1,9})\s?m(?:in(?:utes)?)?\W{1,2})?(\d{1,9}(?:\.\d{1,9})?)\s?(s|sec|secs|seconds|min|minutes|m|ms)?(?![\w:.])"
+)
+_LONE = compiled(rb"(?<![\w.,:/+-])(\d{1,9}\.\d{1,9})\s?(ms|s|sec|secs|seconds)(?![\w.:/])")
+_NO_STEP = compiled(
+    rb"(?i)elapsed|total|remain|since|\beta\b|left|so far|\bper\b|/"
+)  # times of something else, or rates
+_WRITER = compiled(rb"(?i)(?<!\S)\(\d{1,6}/\d{1,6}\)(?!\S)|(?<![a-z_])rank\W{0,2}\d{1,6}")  # icefall's `(3/8)`
+_CLOCK = compiled(rb"\d:\d{1,20}:\d")
+CLOCK_WITHIN = 80  # bytes from the begin of a line
+LLM_C = compiled(rb"s:(\d{1,12}) (trl|tel):(\d{1,9}\.\d{1,9})(?: |\s*\Z)")  # `main.log` of llm.c
+_SECONDS = {None: 1.0, b"ms": 1e-3, b"m": 60.0, b"min": 60.0, b"minutes": 60.0, b"h": 3600.0}
+
+
+class Number(NamedTuple):
+    """Where a line tells a number."""
+
+    name: str  # epoch, step, total, loss; took, took_minutes, took_hours; own, elapsed
+    start: int
+    end: int
+    times: float = 1.0
+
+
+class Places(NamedTuple):
+    """Where a line tells what."""
+
+    numbers: tuple[Number, ...]
+    loss_name: str = ""
+    counts_samples: bool = False
+    has_writer: bool = False
+    is_stamped: bool = False  # it may begin with the time of the day
+
+
+class Mark(NamedTuple):
+    """What a line tells."""
+
+    epoch: int | None = None
+    step: int | None = None
+    total: int | None = None  # steps of an epoch
+    loss: float | None = None
+    took: float | None = None  # seconds of what ended, of a line that tells no step
+    own: float | None = None  # seconds: the only time of the line, without a clock or a rate
+    elapsed: float | None = None  # seconds since the start
+    loss_name: str = ""
+    counts_samples: bool = False
+    writer: bytes | None = None  # the rank or worker that printed it, as it calls itself
+    is_stamped: bool = False
+    is_fine: bool = False  # `elapsed` tells less than a second
+
+
+def places_of(line: bytes) -> Places:
+    """Where a line tells what."""
+    numbers = []
+    epoch, step, loss = _EPOCH.search(line), _STEP.search(line), loss_span(line)
+    if epoch is not None:
+        numbers.append(Number("epoch", *epoch.span(1)))
+    if step is None:
+        if (took := _TOOK.search(line)) is not None:
+            units = (("took_hours", 1, 3600.0), ("took_minutes", 2, 60.0), ("took", 3, _SECONDS.get(took[4], 1.0)))
+            numbers += [
+                Number(name, *took.span(group), times) for name, group, times in units if took[group] is not None
+            ]
+        step = _OF.search(line, epoch.end() if epoch is not None else 0)
+    if step is not None:
+        numbers.append(Number("step", *step.span(1)))
+        if step[2] is not None:
+            numbers.append(Number("total", *step.span(2)))
+    if loss is not None:
+        numbers.append(Number("loss", *loss[1:]))
+    if loss is None and step is None:
+        return Places(tuple(numbers))
+    lone = list(_LONE.finditer(line))
+    if len(lone) == 1 and _NO_STEP.search(line) is None:
+        numbers.append(Number("own", *lone[0].span(1), _SECONDS.get(lone[0][2], 1.0)))
+    if (elapsed := _ELAPSED.search(line)) is not None:
+        numbers.append(Number("elapsed", *elapsed.span(1), _SECONDS.get(elapsed[2], 1.0)))
+    return Places(
+        tuple(numbers),
+        loss[0] if loss is not None else "",
+        step is not None and _SAMPLES.search(line) is not None,
+        _WRITER.search(line) is not None,
+        elapsed is None and _CLOCK.search(line, 0, CLOCK_WITHIN) is not None,
+    )
+
+
+def mark_of(line: bytes) -> Mark:
+    """What a line tells."""
+    places = places_of(line)
+    values: dict[str, float] = {}
+    is_fine = False
+    for name, start, end, times in places.numbers:
+        values[name] = float(line[start:end]) * times
+        is_fine |= name == "elapsed" and b"." in line[start:end]
+    return marked(places, values, line, is_fine=is_fine)
+
+
+def marked(places: Places, values: Mapping[str, float], line: bytes, *, is_fine: bool) -> Mark:
+    """What a line tells by the values of its numbers."""
+    epoch, step, total = (int(values[name]) if name in values else None for name in ("epoch", "step", "total"))
+    took = values.get("took")
+    if took is not None:
+        took += values.get("took_hours", 0.0) + values.get("took_minutes", 0.0)
+    writer = _WRITER.search(line) if places.has_writer else None
+    return Mark(
+        epoch, step, total, values.get("loss"), took, values.get("own"), values.get("elapsed"), places.loss_name,
+        places.counts_samples, writer[0] if writer is not None else None, places.is_stamped, is_fine,
+    )  # fmt: skip
+
+
+def may_be_progress(line: bytes) -> bool:
+    """Whether a line holds a step, an epoch, a time that one took, or a loss."""
+    return bool(places_of(line).numbers) or LLM_C.match(line) is not None
