@@ -7,16 +7,16 @@ from nccl_doctor.facts.store import Facts
 from nccl_doctor.formats.declaration import Reading
 from nccl_doctor.formats.printed import tables
 from nccl_doctor.formats.printed.exposed_metrics import ExposedMetrics
-from nccl_doctor.formats.printed.hardware_list import HardwareList
-from nccl_doctor.formats.printed.json_numbers import Told, numbers_of_document
-from nccl_doctor.formats.printed.line_batches import LineBatch
-from nccl_doctor.formats.printed.line_kinds import (
+from nccl_doctor.formats.printed.forms.line_batches import LineBatch
+from nccl_doctor.formats.printed.forms.line_kinds import (
     DEVICE,
     METRIC,
     STEP_TITLES,
     UNIT_TITLES,
     LineKinds,
 )
+from nccl_doctor.formats.printed.hardware_list import HardwareList
+from nccl_doctor.formats.printed.json_numbers import Told, numbers_of_document
 from nccl_doctor.formats.printed.progress import Progress
 from nccl_doctor.formats.printed.series import NumberSeries, Place
 from nccl_doctor.formats.printed.step_tables import StepTables

@@ -1,6 +1,7 @@
 """The numbers in many lines at once: runs of digits, read in columns."""
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -89,7 +90,7 @@ class Group(NamedTuple):
 class Texts:
     """Lines, and the numbers in them: runs of digits."""
 
-    def __init__(self, lines: list[bytes]) -> None:
+    def __init__(self, lines: Sequence[bytes]) -> None:
         self.text = b"\n".join(lines) + b"\n"
         padded = self.text + bytes(ROW)
         data = np.frombuffer(padded, np.uint8)[: len(self.text)]

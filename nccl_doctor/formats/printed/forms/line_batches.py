@@ -2,12 +2,12 @@
 
 from operator import itemgetter
 
+from nccl_doctor.formats.printed.forms.line_kinds import NUMBERS, PROGRESS, Form
+from nccl_doctor.formats.printed.forms.loop_columns import marks
+from nccl_doctor.formats.printed.forms.number_columns import add_columns
 from nccl_doctor.formats.printed.json_numbers import numbers_of_record
-from nccl_doctor.formats.printed.line_kinds import NUMBERS, PROGRESS, Form
-from nccl_doctor.formats.printed.loop_columns import marks
 from nccl_doctor.formats.printed.loop_marks import Mark
 from nccl_doctor.formats.printed.named_numbers import numbers_of_line
-from nccl_doctor.formats.printed.number_columns import add_columns
 from nccl_doctor.formats.printed.progress import Progress
 from nccl_doctor.formats.printed.series import NumberSeries, Place
 
@@ -37,12 +37,12 @@ class LineBatch:
             are_many = len(places) >= _LEAST
             if form.kinds & PROGRESS:
                 if form.loop is not None and are_many:
-                    told += marks(form.loop, places)
+                    told += marks(form.loop, form.plain(places), places)
                 else:
                     told += [(*place[:2], None) for place in places]
             if form.kinds & NUMBERS:
                 if form.columns is not None and are_many:
-                    taken, places = add_columns(form.columns, places, self._series)
+                    taken, places = add_columns(form.columns, form.plain(places), places, self._series)
                     used += taken
                 used += sum(map(self._take, places))
         self._forms = []

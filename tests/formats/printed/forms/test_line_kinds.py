@@ -10,8 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nccl_doctor.facts.store import Facts
-from nccl_doctor.formats.printed import line_kinds, printed_numbers
-from nccl_doctor.formats.printed.line_kinds import EVERY, Form, LineKinds
+from nccl_doctor.formats.printed import printed_numbers
+from nccl_doctor.formats.printed.forms import line_kinds
+from nccl_doctor.formats.printed.forms.line_kinds import EVERY, Form, LineKinds
 
 FORMS = (
     "step {} loss {}.{}",
@@ -35,6 +36,8 @@ FORMS = (
     "s:{} trl:{}.{}",
     "+-----{}-----+ | {} W / {} W |",
     "no number at all",
+    "pod-{}f{}b took {}.{} ms on 0x{}a",
+    "{}ae{}-{}a4 step {} loss {}.{}",
     "bandwidth: {}.{} GB/s",
     "10:{}:{} queue took {}.{} ms and latency = {} us",
     "run {} throughput = {}.{}k tokens/s, duration: {}e-{} s",

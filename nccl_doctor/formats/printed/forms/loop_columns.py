@@ -6,8 +6,8 @@ from typing import NamedTuple
 import numpy as np
 
 from nccl_doctor.common.expressions import compiled
+from nccl_doctor.formats.printed.forms.number_columns import EXPONENT, has_long_run
 from nccl_doctor.formats.printed.loop_marks import LLM_C, Mark, Places, marked, places_of
-from nccl_doctor.formats.printed.number_columns import EXPONENT, has_long_run
 from nccl_doctor.formats.printed.series import Place
 from nccl_doctor.formats.training.lines.line_numbers import TextNumbers, Texts
 
@@ -34,21 +34,24 @@ class LoopColumns(NamedTuple):
     is_fine: bool
 
 
-def loop_columns_of(line: bytes, form: bytes) -> LoopColumns | None:
-    """The columns of a line that is this with each run of digits as one 0; None where other lines of the form may tell something else."""
-    places, plain = places_of(line), places_of(form)
-    if LLM_C.match(form) or _kind_of(places) != _kind_of(plain):
+def loop_columns_of(line: bytes, plain: bytes, form: bytes) -> LoopColumns | None:
+    """The columns of lines of a form; None where others of it may tell something else.
+
+    `plain` is one of them without its codes, `form` that with each run of digits as one 0.
+    """
+    places, of_form = places_of(plain), places_of(form)
+    if LLM_C.match(form) or not _kind_of(places_of(line)) == _kind_of(places) == _kind_of(of_form):
         return None
     columns = []
     is_fine = False
-    for one, short in zip(places.numbers, plain.numbers, strict=True):
+    for one, short in zip(places.numbers, of_form.numbers, strict=True):
         text = _PLAIN.fullmatch(form[short.start : short.end].lower())
         run = form.count(b"0", 0, short.start)
-        if text is None or len(_RUN.findall(line, 0, one.start)) != run:
+        if text is None or len(_RUN.findall(plain, 0, one.start)) != run:
             return None
         columns.append(Column(one.name, -one.times if text[1] else one.times, run, text[2]))
         is_fine |= one.name == "elapsed" and b"." in text[2]
-    return LoopColumns(tuple(columns), plain, is_fine)
+    return LoopColumns(tuple(columns), of_form, is_fine)
 
 
 def _kind_of(places: Places) -> Places:
@@ -56,9 +59,11 @@ def _kind_of(places: Places) -> Places:
     return places._replace(numbers=tuple(one._replace(start=0, end=0) for one in places.numbers), is_stamped=False)
 
 
-def marks(loop: LoopColumns, lines: Sequence[Place]) -> Iterator[tuple[int, bytes, Mark | None]]:
-    """Each line with its number and what it tells; None for one whose numbers are too long for columns."""
-    texts = Texts([one.line for one in lines])
+def marks(
+    loop: LoopColumns, lines: Sequence[bytes], places: Sequence[Place]
+) -> Iterator[tuple[int, bytes, Mark | None]]:
+    """Each line with its number and what it tells by `lines`, which have no codes; None for one whose numbers are too long for columns."""
+    texts = Texts(lines)
     numbers, is_long = TextNumbers(texts, np.arange(len(lines))), has_long_run(texts)
     values = []
     for column in loop.columns:
@@ -67,6 +72,6 @@ def marks(loop: LoopColumns, lines: Sequence[Place]) -> Iterator[tuple[int, byte
             is_long |= numbers.digits(run) > (EXPONENT if run == last and b"e" in column.form else _DIGITS)
         values.append((numbers.decimal(column.run, column.form) * column.times).tolist())
     names = [column.name for column in loop.columns]
-    for (number, line, _), long, *told in zip(lines, is_long.tolist(), *values, strict=True):
+    for (number, line, _), long, *told in zip(places, is_long.tolist(), *values, strict=True):
         mark = None if long else marked(loop.places, dict(zip(names, told, strict=True)), line, is_fine=loop.is_fine)
         yield number, line, mark

@@ -1,13 +1,14 @@
 """Which readers of printed numbers may take a line: found once for all lines that differ in their numbers only."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
+from nccl_doctor.common.expressions import compiled
 from nccl_doctor.formats.printed.exposed_metrics import is_exposed
+from nccl_doctor.formats.printed.forms.loop_columns import LoopColumns, loop_columns_of
+from nccl_doctor.formats.printed.forms.number_columns import Column, columns_of
 from nccl_doctor.formats.printed.hardware_list import begins_device
-from nccl_doctor.formats.printed.loop_columns import LoopColumns, loop_columns_of
 from nccl_doctor.formats.printed.loop_marks import may_be_progress
 from nccl_doctor.formats.printed.named_numbers import measured
-from nccl_doctor.formats.printed.number_columns import Column, columns_of
 from nccl_doctor.formats.printed.series import Place
 from nccl_doctor.formats.printed.step_tables import titles_of as step_titles_of
 from nccl_doctor.formats.printed.unit_tables import titles_of as unit_titles_of
@@ -17,18 +18,34 @@ NUMBERS, PROGRESS, STEP_TITLES, UNIT_TITLES, METRIC, DEVICE = (1 << bit for bit 
 EVERY = (1 << 6) - 1
 _MOST = 1 << 13  # forms that are remembered
 _LONGEST = 1_000  # bytes of a line whose form is remembered
+# of hexadecimal digits, behind `0x` or a part of a UUID, which are another word in each line
+_CODE = compiled(rb"(?<![\w.])(?!\d{1,15}e[-+]\d)(?:0x)?(?=\d{0,64}[a-f])(?=[a-f]{0,64}\d)[\da-f]{4,64}(?![\w.])")
+_WORD = b"x"  # in its place
+_OF_CODES = b"\0"  # in front of forms of lines with codes
 
 
 class Form:
     """Lines that differ in their numbers only."""
 
-    __slots__ = ("columns", "kinds", "loop", "waiting")
+    __slots__ = ("columns", "has_codes", "kinds", "loop", "waiting")
 
-    def __init__(self, kinds: int, columns: tuple[Column, ...] | None = None, loop: LoopColumns | None = None) -> None:
+    def __init__(
+        self,
+        kinds: int,
+        columns: tuple[Column, ...] | None = None,
+        loop: LoopColumns | None = None,
+        *,
+        has_codes: bool = False,
+    ) -> None:
         self.kinds = kinds  # a sum; 0 of a line that tells nothing but as a row of an open table
         self.columns = columns  # of its numbers, where all lines have them at the same places
         self.loop = loop  # of what it tells of a loop, likewise
+        self.has_codes = has_codes  # lines also differ in codes of hexadecimal digits
         self.waiting: list[Place] = []  # lines whose columns are read later
+
+    def plain(self, lines: Sequence[Place]) -> list[bytes]:
+        """The lines without their codes."""
+        return [_CODE.sub(_WORD, one.line) if self.has_codes else one.line for one in lines]
 
 
 _ANY = Form(EVERY)
@@ -50,14 +67,21 @@ class LineKinds:
     def _new(self, line: bytes, form: bytes) -> Form:
         if len(line) > _LONGEST or line[:1] == b"{":
             return _ANY
+        plain, key = _CODE.sub(_WORD, line), form
+        if plain != line:
+            form = _one_digit(plain)
+            key = _OF_CODES + form
+            if (known := self._known.get(key)) is not None:
+                return known
         # what counts digits may find the form alone, or the line alone
         kinds = _kinds(form) | (_kinds(line) if line != form else 0)
         if len(self._known) >= _MOST:
             self._known.clear()
-        found = self._known[form] = Form(
+        found = self._known[key] = Form(
             kinds,
-            columns_of(line, form) if kinds & NUMBERS else None,
-            loop_columns_of(line, form) if kinds & PROGRESS else None,
+            columns_of(line, plain, form) if kinds & NUMBERS else None,
+            loop_columns_of(line, plain, form) if kinds & PROGRESS else None,
+            has_codes=plain != line,
         )
         return found
 
