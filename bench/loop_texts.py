@@ -130,6 +130,22 @@ def own_parts() -> Iterator[str]:
             yield f"[rank {rank}] step {step}: {parts}"
 
 
+def own_losses() -> Iterator[str]:
+    """A loop of anybody's own that prints a step and a loss behind the time, and no rate."""
+    for step in count():
+        clock = f"2026-11-{2 + step // 172_800 % 28:02d} {_clock(step // 2)},{_chance.randrange(1000):03d}"
+        yield f"{clock} INFO train.py:88 step {step} loss {_spread(9):.4f} gnorm {_spread(4):.2f} lr {_spread(9e-4):.2e}"
+
+
+def own_service() -> Iterator[str]:
+    """What services and queues of anybody's own print, with a time each."""
+    for line in count():
+        pod = f"trainer-{_chance.randrange(999)}-{_chance.randrange(16**10):010x}"
+        yield f'ts=2026-11-02T{_clock(line // 20)}Z level=info msg="placed" pod={pod} node=n{line % 64} took={_spread(900):.2f}ms'
+        clock = f"{_clock(line // 20)}.{_chance.randrange(10**6):06d}"
+        yield f"I1102 {clock} {line % 8} queue.cc:214] batch of {_spread(4096):.0f} in {_spread(9000):.0f} us"
+
+
 def squeue() -> Iterator[str]:
     """`squeue` each half minute: 300 jobs that run, of which one ends now and then, and 100 that wait."""
     first = 4_810_000
@@ -158,4 +174,6 @@ LOOPS: dict[str, Callable[[], Iterator[str]]] = {
     "rank timers": rank_timers,
     "rank timers, own": own_parts,
     "squeue loop": squeue,
+    "own losses": own_losses,
+    "own service": own_service,
 }

@@ -1,6 +1,5 @@
 """What a line of a training loop of anybody's own tells: a step, an epoch, a loss, how long something took."""
 
-from collections.abc import Mapping
 from typing import NamedTuple
 
 from nccl_doctor.common.expressions import compiled
@@ -32,6 +31,8 @@ _NO_STEP = compiled(
 )  # times of something else, or rates
 _WRITER = compiled(rb"(?i)(?<!\S)\(\d{1,6}/\d{1,6}\)(?!\S)|(?<![a-z_])rank\W{0,2}\d{1,6}")  # icefall's `(3/8)`
 _CLOCK = compiled(rb"\d:\d{1,20}:\d")
+WHOLE = ("epoch", "step", "total")
+TOOK = ("took_hours", "took_minutes", "took")
 CLOCK_WITHIN = 80  # bytes from the begin of a line
 LLM_C = compiled(rb"s:(\d{1,12}) (trl|tel):(\d{1,9}\.\d{1,9})(?: |\s*\Z)")  # `main.log` of llm.c
 _SECONDS = {None: 1.0, b"ms": 1e-3, b"m": 60.0, b"min": 60.0, b"minutes": 60.0, b"h": 3600.0}
@@ -68,7 +69,7 @@ class Mark(NamedTuple):
     elapsed: float | None = None  # seconds since the start
     loss_name: str = ""
     counts_samples: bool = False
-    writer: bytes | None = None  # the rank or worker that printed it, as it calls itself
+    writer: bytes | None = None
     is_stamped: bool = False
     is_fine: bool = False  # `elapsed` tells less than a second
 
@@ -116,20 +117,18 @@ def mark_of(line: bytes) -> Mark:
     for name, start, end, times in places.numbers:
         values[name] = float(line[start:end]) * times
         is_fine |= name == "elapsed" and b"." in line[start:end]
-    return marked(places, values, line, is_fine=is_fine)
-
-
-def marked(places: Places, values: Mapping[str, float], line: bytes, *, is_fine: bool) -> Mark:
-    """What a line tells by the values of its numbers."""
-    epoch, step, total = (int(values[name]) if name in values else None for name in ("epoch", "step", "total"))
-    took = values.get("took")
-    if took is not None:
-        took += values.get("took_hours", 0.0) + values.get("took_minutes", 0.0)
-    writer = _WRITER.search(line) if places.has_writer else None
+    epoch, step, total = (int(values[name]) if name in values else None for name in WHOLE)
+    took = sum(values.get(name, 0.0) for name in TOOK) if "took" in values else None
     return Mark(
         epoch, step, total, values.get("loss"), took, values.get("own"), values.get("elapsed"), places.loss_name,
-        places.counts_samples, writer[0] if writer is not None else None, places.is_stamped, is_fine,
+        places.counts_samples, writer_of(line) if places.has_writer else None, places.is_stamped, is_fine,
     )  # fmt: skip
+
+
+def writer_of(line: bytes) -> bytes | None:
+    """The rank or worker that printed a line, as it calls itself."""
+    found = _WRITER.search(line)
+    return found[0] if found is not None else None
 
 
 def may_be_progress(line: bytes) -> bool:

@@ -83,6 +83,8 @@ def _name(before: bytes) -> str:
         at = front.end()
     text = before[at:].decode("utf-8", "replace").rpartition(": ")[2]
     words = _LONE_NUMBER.sub(" ", text).split()
+    setting = max((at for at, word in enumerate(words[:-1]) if "=" in word[1:]), default=-1)
+    words = words[setting + 1 :]  # of `level=info pod=a took=0.5` the last key is the name
     while words and words[-1].lower() in ("is", "was", "of", "in", "at", "took", "-", "for"):
         words.pop()
     return " ".join(words[-_WORDS:])[:60].strip(" -.:=\"'{[")

@@ -1,20 +1,21 @@
 """What the lines of a training loop tell that differ in their numbers only, read as columns."""
 
 from collections.abc import Iterator, Sequence
+from itertools import repeat
 from typing import NamedTuple
 
 import numpy as np
 
 from nccl_doctor.common.expressions import compiled
 from nccl_doctor.formats.printed.forms.number_columns import EXPONENT, has_long_run
-from nccl_doctor.formats.printed.loop_marks import LLM_C, Mark, Places, marked, places_of
+from nccl_doctor.formats.printed.loop_marks import LLM_C, TOOK, WHOLE, Mark, Places, places_of, writer_of
 from nccl_doctor.formats.printed.series import Place
-from nccl_doctor.formats.training.lines.line_numbers import TextNumbers, Texts
+from nccl_doctor.formats.training.lines.line_numbers import Floats, TextNumbers, Texts
 
 _RUN = compiled(rb"\d+")
 _PLAIN = compiled(rb"(-?)(0(?:\.0)?(?:e[+-]?0)?)")
 _DIGITS = 9  # of a run, in the expressions of all numbers
-_WHOLE = ("epoch", "step", "total")
+_NONE = repeat(None)
 
 
 class Column(NamedTuple):
@@ -65,13 +66,25 @@ def marks(
     """Each line with its number and what it tells by `lines`, which have no codes; None for one whose numbers are too long for columns."""
     texts = Texts(lines)
     numbers, is_long = TextNumbers(texts, np.arange(len(lines))), has_long_run(texts)
-    values = []
+    values: dict[str, Floats] = {}
     for column in loop.columns:
         last = column.run + column.form.count(b"0") - 1
         for run in range(column.run, last + 1):
             is_long |= numbers.digits(run) > (EXPONENT if run == last and b"e" in column.form else _DIGITS)
-        values.append((numbers.decimal(column.run, column.form) * column.times).tolist())
-    names = [column.name for column in loop.columns]
-    for (number, line, _), long, *told in zip(places, is_long.tolist(), *values, strict=True):
-        mark = None if long else marked(loop.places, dict(zip(names, told, strict=True)), line, is_fine=loop.is_fine)
-        yield number, line, mark
+        values[column.name] = numbers.decimal(column.run, column.form) * column.times
+    took = np.sum([values[name] for name in TOOK if name in values], axis=0).tolist() if "took" in values else _NONE
+    where = loop.places
+    told = map(
+        Mark,
+        *(values[name].astype(np.int64).tolist() if name in values else _NONE for name in WHOLE),
+        values["loss"].tolist() if "loss" in values else _NONE,
+        took,
+        *(values[name].tolist() if name in values else _NONE for name in ("own", "elapsed")),
+        repeat(where.loss_name),
+        repeat(where.counts_samples),
+        [writer_of(place.line) for place in places] if where.has_writer else _NONE,
+        repeat(where.is_stamped),
+        repeat(loop.is_fine, len(places)),
+    )
+    for place, mark, long in zip(places, told, is_long.tolist(), strict=True):
+        yield place.number, place.line, None if long else mark
