@@ -76,13 +76,17 @@ def diagnose(facts: Facts, answers: Sequence[Answer], missing: Sequence[str] = (
 def _unclaimed(answers: Sequence[Answer]) -> Iterable[Answer]:
     """The answers that found something; of rules that want it, without rows that other rules account for.
 
-    These are rows of which another rule shows the evidence, and echoes where another rule found an error.
+    These are rows of which another rule shows the evidence, and echoes where another rule found the cause of an error.
     A generic rule says less than the catalogue: it gives up rows whose evidence is an error there.
     """
     found = [answer for answer in answers if answer.outcome == "found"]
     special = [answer for answer in found if not (answer.rule.unclaimed or answer.rule.fallback)]
     claimed = {ref for answer in special if not answer.rule.generic for row in answer.rows for ref in row.refs}
-    explained = any(row.severity == "error" for answer in special for row in answer.rows)
+    explained = any(
+        row.severity == "error" and (row.values.get("role") or answer.rule.role) != "symptom"
+        for answer in special
+        for row in answer.rows
+    )
     known = {
         ref
         for answer in found
