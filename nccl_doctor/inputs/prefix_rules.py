@@ -89,11 +89,11 @@ RULES: tuple[Rule, ...] = (
         "[rank3]:[E507 12:00:00.123456789 ProcessGroupNCCL.cpp:629] [Rank 3] Watchdog caught a timeout",
     ),
     _rule(
-        "torchrun",
+        "torchrun",  # `--role $(hostname -s):` puts the node in front
         "[",
-        rf"\[(?:default|trainer|worker|role|local_rank)(?P<local>\d{{1,5}})\]:{_ONE_SPACE}",
+        rf"\[(?:default|trainer|worker|role|local_rank|(?P<host>[A-Za-z][A-Za-z0-9-]{{0,60}}\d):(?=\d{{1,2}}\]))(?P<local>\d{{1,5}})\]:{_ONE_SPACE}",
         "[default3]:node01:101:140 [3] NCCL INFO Using network IB",
-        "[trainer3]: Traceback (most recent call last):",
+        "[node01:3]:Traceback (most recent call last):",
     ),
     _rule(
         "torchrun-template",
