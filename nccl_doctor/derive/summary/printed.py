@@ -8,15 +8,20 @@ from nccl_doctor.facts.store import Facts
 _MOST = 6  # numbers that a report shows
 _ROOM = 330  # characters for all of them
 _LABEL = 40  # characters
+_STATISTIC = r"(?i)quantile|percentile|std_?(?:dev|err)?(?![a-z])|variance|(?:\b|_)(?:min|max|p\d\d?)(?:\b|_)"
 
 
 def clauses(facts: Facts) -> Iterator[tuple[str, int]]:
-    """`Throughput 1,983 images/s (1,787 to 2,059, 10 values)`: rates first, then times, then other columns of tables."""
+    """`Throughput 1,983 images/s (1,787 to 2,059, 10 values)`: rates first, then times, then other columns of tables.
+
+    Of each kind extremes, quantiles and deviations come behind what they are statistics of.
+    """
     if facts.query("SELECT 1 FROM throughput_run LIMIT 1"):
         return
     rows = facts.query(
         "SELECT name, unit, n, median, last, last_label, lowest, lowest_label, highest, highest_label, worst_ref FROM printed_number"
-        " ORDER BY CASE kind WHEN 'rate' THEN 0 WHEN 'time' THEN 1 ELSE 2 END, rowid"
+        " ORDER BY CASE kind WHEN 'rate' THEN 0 WHEN 'time' THEN 1 ELSE 2 END, name REGEXP ?, rowid",
+        (_STATISTIC,),
     )
     room = _ROOM
     for shown, (text, ref) in enumerate(map(_clause, rows[:_MOST])):

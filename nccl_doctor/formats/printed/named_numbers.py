@@ -1,5 +1,6 @@
 """The rates and times of a line of text, by the words and units beside them."""
 
+import re
 from collections.abc import Iterator
 from functools import lru_cache
 from typing import NamedTuple
@@ -10,10 +11,12 @@ from nccl_doctor.formats.printed.units import is_rate, is_time, kind_of
 _WORDS = 12  # of a name
 _NUMBER = compiled(
     rb"(?:(?<![\w.:/+-])|(?<=[a-z]{4}:))(\d{1,15}(?:,\d\d\d){0,5}(?:\.\d{1,20})?(?:[eE][+-]?\d{1,3})?)"
-    rb"(?P<times>[kKMG](?![A-Za-z/]))?(?:[ \t]?(?P<unit>[A-Za-z][A-Za-z/]{0,20}))?(?![\w.:/]|-\d)"
+    rb"(?P<times>[kKMG](?![A-Za-z/]))?(?:[ \t]?(?P<unit>[A-Za-z][A-Za-z/]{0,20}))?(?![\w:/]|\.[\w.]|-\d)"
 )
 _TIMES = {None: 1.0, b"k": 1e3, b"K": 1e3, b"M": 1e6, b"G": 1e9}
-_FRONT = compiled(rb"\[[^\]\n]{0,60}\]|[\d:,.TZ/ -]{6,40}|[A-Za-z]{1,20}:[ \t]|INFO|DEBUG|WARNING|[-|>* \t]{1,20}")
+_FRONT = compiled(
+    rb"\[[^\]\n]{0,60}\]|[\])]|[\d:,.TZ/ -]{6,40}|[A-Za-z]{1,20}:[ \t]|INFO|DEBUG|WARNING|[-|>* \t]{1,20}"
+)
 _SOURCE = compiled(rb"[\w./-]{1,200}\.(?:cc|cpp|cu|hpp|h|py|go|rs)\b:?\d{0,7}\]?")  # where a logger stands in a program
 _LONE_NUMBER = compiled(r"(?<![\w.,])\d[\d.,]{0,30}(?![\w.])")
 _HYPHENED = compiled(rb"\A-[A-Za-z]{1,20}")  # behind another number: `8192-bit`
@@ -25,6 +28,12 @@ _SHAPE = compiled(rb"\(\d{1,9}(?:, ?\d{1,9}){1,4}\)(?: x \d{1,9}){0,4}")  # `per
 _DOWNLOAD = compiled(rb"\bFetched \d{1,6}(?:\.\d{1,3})? ?[kMG]?B in \d|[kMG]i?B/s eta \d")  # of apt and pip
 _CLOSED = compiled(rb"\([^()\n]{0,200}\)")
 _SAYS = compiled(rb"(?:[:=]|\b(?:is|was|took|of|in)\b)[\s\"'~]{0,24}\Z")
+_TIMED = compiled(rb"(?i)\b(?:time|duration|latency)[ \t]{1,4}\Z")
+_SPAN = compiled(  # `19h 28m`, `10m 22.69s`, `2 hours 5 minutes`, `1.5 hours`
+    rb"(?<![\w.:/+-])(?:(?P<h>\d{1,6}(?:\.\d{1,9})?) ?h(?:(?:ou)?rs?)?(?:[ ,:]{1,2}(?:and )?|(?=\d|\b)))?"
+    rb"(?:(?P<m>\d{1,6}(?:\.\d{1,9})?) ?m(?:in(?:ute)?s?)?(?:[ ,:]{1,2}(?:and )?|(?=\d|\b)))?"
+    rb"(?:(?P<s>\d{1,6}(?:\.\d{1,9})?) ?s(?:ec(?:ond)?s?)?)?(?<=[a-z])(?![\w/])"
+)
 
 
 class Measured(NamedTuple):
@@ -34,7 +43,7 @@ class Measured(NamedTuple):
     unit: str
     text: bytes
     times: float  # the number by its sign behind it: 1000 of `12k`
-    start: int  # in the line, of which nothing was left out
+    start: int  # in what `plain_numbers` makes of the line
 
     @property
     def value(self) -> float:
@@ -47,9 +56,9 @@ def numbers_of_line(line: bytes) -> Iterator[tuple[str, str, float]]:
     return ((one.name, one.unit, one.value) for one in measured(line))
 
 
-def has_left_out(line: bytes) -> bool:
-    """Whether a part of the line is left out: the shape of a matrix, or a formula."""
-    return _SHAPE.search(line) is not None or _FORMULA.search(line) is not None
+def plain_numbers(line: bytes) -> bytes:
+    """A line without the shape of a matrix and without formulas, with times in hours or minutes as seconds."""
+    return _SPAN.sub(_in_seconds, _SHAPE.sub(b"", _FORMULA.sub(b":", line)))
 
 
 def measured(line: bytes) -> Iterator[Measured]:
@@ -57,7 +66,7 @@ def measured(line: bytes) -> Iterator[Measured]:
     if _DOWNLOAD.search(line) is not None:
         return
     end = 0
-    line = _SHAPE.sub(b"", _FORMULA.sub(b":", line))
+    line = plain_numbers(line)
     for match in _NUMBER.finditer(line):
         before, end = _HYPHENED.sub(b"", line[end : match.start()]), match.end()
         if _NOT_MEASURED.match(line, end) is not None:
@@ -66,11 +75,24 @@ def measured(line: bytes) -> Iterator[Measured]:
         if unit and not (is_rate(unit) or is_time(unit)):
             unit = ""
         name = _name(before)
-        if not is_rate(unit) and (not name or _SAYS.search(before) is None):
+        if not is_rate(unit) and (not name or not _says(before, unit)):
             continue
         kind = kind_of(name, unit)
         if kind is not None and (match["times"] is None or kind == "rate"):
             yield Measured(name, unit, match[1], _TIMES[match["times"]], match.start(1))
+
+
+def _says(before: bytes, unit: str) -> bool:
+    """Whether the words in front of a number say that it is theirs: `latency: 5`, `using time 17.4 second`."""
+    return _SAYS.search(before) is not None or (is_time(unit) and _TIMED.search(before) is not None)
+
+
+def _in_seconds(span: re.Match[bytes]) -> bytes:
+    """A time in hours or minutes as seconds; one in seconds as it is, and `5 m` alone, which may be metres."""
+    if span["h"] is None and (span["m"] is None or (span["s"] is None and span[0].endswith(b"m"))):
+        return span[0]
+    hours, minutes, seconds = (float(span[part] or 0) for part in "hms")
+    return b"%.9g s" % (3600 * hours + 60 * minutes + seconds)
 
 
 @lru_cache(4096)

@@ -15,6 +15,7 @@ _SURE = 2  # of the columns of a table with fewer rows, that are rates and times
 _TITLE = compiled(r"\s{0,9}[A-Za-z][\w ./()%\[\]-]{0,60}")
 _LONGEST = 4_000  # bytes of a row between bars
 _VALUES = ("median", "mean", "avg", "average", "value", "result")  # the best first
+_METRICS = ("metric", "metric_name", "measure", "measurement")  # columns of tables with a number a row
 _UNIT = compiled(rb"(\d[\d,]{0,18}(?:\.\d{1,20})?) ?(%|[KMG]iB|W|MHz|C)")
 _COUNTS = compiled(
     r"(?i)(?:^|[_ .#])(?:id|index|idx|step|iter|iteration|epoch|rank|pid|port|seed|time_?stamp|date)s?\Z|\A\W*\Z"
@@ -76,6 +77,42 @@ class _Commas(Table):
             if value is not None:
                 took |= series.add(name, "", value, Place(at, line, label))
         return took
+
+
+class _Long(Table):
+    """Rows of one number each, which a cell names: `nodes,metric,value`. The first cell that is not the same in all rows is its label."""
+
+    def __init__(self, titles: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+        self._width = len(titles)
+        self._name = next((titles.index(title) for title in _METRICS if title in titles), None)
+        self._value = next((titles.index(title) for title in ("value", "metric_value") if title in titles), None)
+        self._unit = next((titles.index(title) for title in ("unit", "units", "metric_unit") if title in titles), None)
+        others = set(range(len(titles))) - {self._name, self._value, self._unit}
+        self._label = next(
+            (
+                at
+                for at in sorted(others)
+                if titles[at] and not _COUNTS.search(titles[at]) and len({row[at] for row in rows}) > 1
+            ),
+            None,
+        )
+        self._title = titles[self._label] if self._label is not None else ""
+
+    @property
+    def is_one(self) -> bool:
+        """Whether the titles have a name and a value."""
+        return self._name is not None and self._value is not None
+
+    def take(self, line: bytes, at: int, series: NumberSeries) -> bool:
+        cells = [cell.strip() for cell in _between_commas(line)]
+        if len(cells) != self._width or self._name is None or self._value is None:
+            return False
+        value = number(cells[self._value])
+        if value is None or not cells[self._name]:
+            return False
+        label = f"{self._title} {cells[self._label]}"[:80] if self._label is not None else None
+        unit = cells[self._unit][:20] if self._unit is not None else ""
+        return series.add(cells[self._name][:60], unit, value, Place(at, line, label))
 
 
 class _Measured(Table):
@@ -151,6 +188,9 @@ def recognise(head: bytes, *, whole: bool = False) -> Table | None:
     titles, *cells = rows
     if any(number(title) is not None for title in titles):
         return None
+    long = _Long([title.strip().lower() for title in titles], cells)
+    if long.is_one:
+        return long
     numeric = [all(number(row[index].strip() or "0") is not None for row in cells) for index in range(len(titles))]
     columns = [
         index for index, is_number in enumerate(numeric) if is_number and not _COUNTS.search(titles[index].strip())

@@ -6,8 +6,9 @@ from nccl_doctor.common.expressions import compiled
 
 _QUANTITIES = (
     "images", "image", "imgs", "img", "samples", "sample", "sequences", "seqs", "seq", "sentences", "tokens", "token", "toks", "tok",
-    "words", "frames", "items", "examples", "it", "iter", "iters", "iterations", "steps", "step", "batches", "req", "reqs", "requests",
-    "queries", "queries", "ops", "messages", "msgs", "pairs", "records", "events", "b", "kb", "mb", "gb", "tb", "kib", "mib", "gib",
+    "words", "word",
+    "frames", "items", "examples", "it", "iter", "iters", "iterations", "steps", "step", "batches", "req", "reqs", "requests",
+    "queries", "ops", "messages", "msgs", "pairs", "records", "events", "b", "kb", "mb", "gb", "tb", "kib", "mib", "gib",
     "tib", "bit", "kbit", "mbit", "gbit", "bits", "kbits", "mbits", "gbits", "bytes", "flop", "gflop", "tflop", "pflop", "flops",
     "gflops", "tflops",
 )  # fmt: skip
@@ -44,14 +45,15 @@ _SECONDS = {
 _MORE = frozenset({"s/it", "ms/it", "s/iter", "ms/iter", "s/step", "ms/step", "s/batch", "ms/batch", "s/epoch"})
 _RATE_NAME = compiled(
     r"(?i)throughput|bandwidth|(?:alg|bus)_?bw|"
-    r"(?<![a-z])(?:fps|qps|iops|speed|ips|t?flops)(?![a-z])|(?:per|/)[_ ]?s(?:ec(?:ond)?)?(?![a-z])|"
+    r"(?<![a-z])(?:fps|qps|iops|speed|ips|t?flops)(?![a-z])|(?:per|/)[_ ]?(?:s(?:ec(?:ond)?)?|min(?:ute)?)(?![a-z])|"
     r"(?<![a-z])(?:req(?:uest)?|tok(?:en)?|ima?ge?|sample|seq(?:uence)?|querie|frame|[kmgt]i?b(?:it|yte)?)s?_s(?:ec)?\Z"
 )
 _TIME_NAME = compiled(
     r"(?i)latenc|elapsed|duration|(?<![a-z])(?:time|times|ttft|tpot|itl|runtime|walltime)(?![a-z])|_(?:ms|us|ns|s|sec|secs|seconds)\Z"
 )
 _CLOCK_NAME = compiled(
-    r"(?i)time[ _-]?stamp|date|timeout|time[ _-]?(?:limit|zone|step)s?\b|\bstart(?:ed)?\b|\bend(?:ed)?\b|\beta\b"
+    r"(?i)time[ _-]?stamp|date|timeout|time[ _-]?(?:limit|zone|step|constant)s?\b|\bstart(?:ed)?\b|\bend(?:ed)?\b|\beta\b|\bmax_time\b|"
+    r"(?:wait|send|retry|repeat)_times\b"  # and names of settings
 )
 _SUFFIX = compiled(r"(?i)[_ (\[](ms|us|ns|s|sec|secs|seconds)[)\]]?\Z")
 

@@ -61,6 +61,15 @@ def read(text: str) -> tuple[Facts, dict[str, PrintedNumber]]:
         ("2026-11-02 10:00:31 started", []),
         ("it runs for 3 s and then ends", []),
         ("seed=1234 lr=0.001", []),
+        ("Total training time: 3h 20m", [("Total training time", "s", 12_000.0)]),
+        ("Setup duration: 2m 5.5s (125.5s)", [("Setup duration", "s", 125.5)]),
+        ("wall time = 1.5 hours", [("wall time", "s", 5_400.0)]),
+        ("Training took 2 minutes and 5 seconds", [("Training", "s", 125.0)]),
+        ("distance of 5 m, time 3", []),
+        ("using time 17.25 second, ips 812.5 word/sec.", [("using time", "second", 17.25), ("ips", "word/sec", 812.5)]),
+        ("[3/40] Finished. Latency: 812 ms", [("Finished. Latency", "ms", 812.0)]),
+        ("send_wait_times: 5, scaling-time-constant = 4, max_time: 7", []),
+        ("completed_requests_per_min: 21.5", [("completed_requests_per_min", "", 21.5)]),
     ],
 )
 def test_numbers_of_a_line(line: str, expected: list[tuple[str, str, float]]) -> None:
@@ -151,6 +160,48 @@ def test_rates_in_the_log_of_a_job(tmp_path: Path) -> None:
     report, facts, _ = analyze.analyze([str(tmp_path / "job.log")])
     assert "Throughput 812.5 images/s (800.5 to 816.5, 3 values)" in " ".join(report.job_lines)
     assert ["Throughput"] == [row.name for row in facts.rows(PrintedNumber)]
+
+
+def test_a_table_with_units_in_the_log_of_a_job(tmp_path: Path) -> None:
+    (tmp_path / "job.log").write_text(
+        "libfabric:71:71:cxi:av:cxip_av_open_validate_args():839<warn> node01: Shared AVs not supported\n"
+        "size    latency(us)    BW(MB/s)\n" + "".join(f"{2**n}    {n}.5    {2 * n}.25\n" for n in range(1, 9))
+    )
+    _, facts, _ = analyze.analyze([str(tmp_path / "job.log")])
+    assert {"latency": 8, "BW": 8} == {row.name: row.n for row in facts.rows(PrintedNumber)}
+
+
+def test_a_table_of_a_benchmark_that_a_reader_knows_is_read_once(tmp_path: Path) -> None:
+    (tmp_path / "job.log").write_text(
+        "libfabric:71:71:cxi:av:cxip_av_open_validate_args():839<warn> node01: Shared AVs not supported\n"
+        "# OSU MPI Bandwidth Test v7.4\n# Size      Bandwidth (MB/s)\n"
+        + "".join(f"{2**n}    {10 * n}.25\n" for n in range(1, 20))
+    )
+    _, facts, _ = analyze.analyze([str(tmp_path / "job.log")])
+    assert not facts.rows(PrintedNumber)
+
+
+def test_a_table_with_a_number_a_row() -> None:
+    text = ",nodes,metric,value,unit\n" + "".join(
+        f"{n},{2**n},bandwidth,{10.5 + n},GB/s\n{n + 1},{2**n},accuracy,0.{n},\n" for n in range(1, 6)
+    )
+    _, rows = read(text)
+    assert ("GB/s", 5, "nodes 2", "nodes 32") == (
+        rows["bandwidth"].unit,
+        rows["bandwidth"].n,
+        rows["bandwidth"].lowest_label,
+        rows["bandwidth"].highest_label,
+    )
+    assert {"bandwidth", "accuracy"} == set(rows)
+
+
+def test_a_report_shows_means_before_their_statistics(tmp_path: Path) -> None:
+    (tmp_path / "result.json").write_text(
+        json.dumps({"throughput_p50": 1.5, "throughput_stddev": 0.5, "throughput_mean": 2.5, "latency_s": 0.25})
+    )
+    report, _, _ = analyze.analyze([str(tmp_path / "result.json")])
+    line = " ".join(report.job_lines)
+    assert line.index("throughput_mean") < line.index("throughput_p50") < line.index("latency_s")
 
 
 def test_a_table_with_a_column_of_units() -> None:

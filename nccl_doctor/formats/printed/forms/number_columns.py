@@ -8,7 +8,7 @@ import numpy as np
 
 from nccl_doctor.common.expressions import compiled
 from nccl_doctor.common.text_keys import Flags
-from nccl_doctor.formats.printed.named_numbers import has_left_out, measured
+from nccl_doctor.formats.printed.named_numbers import measured, plain_numbers
 from nccl_doctor.formats.printed.series import NumberSeries, Place
 from nccl_doctor.formats.training.lines.line_numbers import Floats, TextNumbers, Texts
 
@@ -33,7 +33,7 @@ def columns_of(line: bytes, plain: bytes, form: bytes) -> tuple[Column, ...] | N
 
     `plain` is one of them without its codes, `form` that with each run of digits as one 0.
     """
-    if has_left_out(line) or has_left_out(form):
+    if plain_numbers(line) != line or plain_numbers(form) != form:
         return None
     columns = []
     of_line, of_plain, of_form = list(measured(line)), list(measured(plain)), list(measured(form))
