@@ -85,3 +85,38 @@ def test_long_steps_that_become_faster_have_the_times_of_the_clock() -> None:
 
     times = {step.step: step.seconds for step in facts.rows(Step)}
     assert times == pytest.approx({step: 60.0 if step <= 8 else 50.0 for step in range(1, 17)}, abs=1.0)
+
+
+def _last_bar(label: str, total: int, taken: int, shown: float) -> str:
+    minutes, seconds = divmod(taken, 60)
+    return f"{label}: 100%|####| {total}/{total} [{minutes:02d}:{seconds:02d}<00:00, {shown:5.2f}it/s]\n"
+
+
+def test_the_last_bar_of_each_epoch_counts_and_validations_do_not() -> None:
+    text = "".join(
+        _last_bar(f"Epoch {epoch}, training loss 0.{300 - epoch}", 710, 303, 2.34)
+        + _last_bar(f"Epoch {epoch}, validation accuracy: 0.874, mIoU: 0.595", 179, 104, 1.72)
+        for epoch in range(12)
+    )
+    facts = Facts()
+
+    step_lines.read_format(io.BytesIO(text.encode()), "job.log", facts)
+
+    (run,) = facts.rows(ThroughputRun)
+    assert (12, 710, 12 * 710) == (run.points, run.first_step, run.last_step)
+    assert [pytest.approx(1 / 2.34)] * 12 == [step.seconds for step in facts.rows(Step)]
+
+
+def test_bars_of_a_loop_whose_length_is_not_known() -> None:
+    lines, clock, shown = ["0it [00:00, ?it/s]"], 0.0, 2.0
+    for step in range(1, 40):
+        taken = 60.0 if step == 30 else 2.0
+        clock, shown = clock + taken, _mean(shown, taken)
+        lines.append(f"Epoch 3: {step}it [{int(clock) // 60:02d}:{int(clock) % 60:02d},  {shown:.2f}s/it]")
+    facts = Facts()
+
+    step_lines.read_format(io.BytesIO("\r".join([*lines, ""]).encode()), "job.log", facts)
+
+    times = {step.step: step.seconds for step in facts.rows(Step) if step.seconds is not None}
+    assert 39 == max(times)
+    assert {30: pytest.approx(60.0)} == {step: seconds for step, seconds in times.items() if seconds > 3.5}

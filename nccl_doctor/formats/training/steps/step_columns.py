@@ -38,6 +38,7 @@ Name = Literal[
     "elapsed",  # seconds, of a progress bar
     "total",  # steps of an epoch or a bar
     "label",  # number of the text in front of a bar
+    "pass",  # the epoch of a bar
     "since",  # seconds since the line before
     "clock",  # seconds of training so far
     "when",  # seconds since the epoch, where it is known without the line

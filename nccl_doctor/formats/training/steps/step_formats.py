@@ -14,6 +14,7 @@ from nccl_doctor.common.expressions import compiled
 #   decimals), rate, data (seconds that waited for data),
 #   done and of (steps of an epoch: the line counts where both are equal and it is over), shown (seconds of the whole epoch),
 #   left, left_minutes and left_hours (until the epoch is over), since (seconds since the line before),
+#   pass (the epoch of a progress bar that is drawn once in each),
 #   clock (seconds of training so far: what the steps since the line before took goes before `seconds`),
 #   took, took_minutes and took_hours (of an epoch),
 #   per_sample (seconds of one),
@@ -98,20 +99,29 @@ def _from(words: tuple[bytes, ...], find: Find) -> Find:
     return found
 
 
-_BAR = compiled(
-    rb"(?:(?P<label>[A-Za-z][^|:\]]{0,40}): *)?\d{1,3}%\|[^|]{0,200}\| *(?P<step>\d+)/(?P<total>\d+)"
-    rb" \[(?:(?P<hours>\d+):)?(?P<minutes>\d+):(?P<rest>\d+)<[\d:?]+, +(?P<seconds>\d+(?:\.\d+)?)(?P<unit>it/s|s/it)"
-)
+_LABEL = rb"(?:(?P<label>[A-Za-z][^|:\]]{0,40}): *)?"
+_TIMES = rb" \[(?:(?P<hours>\d+):)?(?P<minutes>\d+):(?P<rest>\d+)(?:<[\d:?]+)?, +(?P<seconds>\d+(?:\.\d+)?)(?P<unit>it/s|s/it)"
+_BAR = compiled(_LABEL + rb"\d{1,3}%\|[^|]{0,200}\| *(?P<step>\d+)/(?P<total>\d+)" + _TIMES)
+_OPEN_BAR = compiled(_LABEL + rb"(?<!\d)(?P<step>\d{1,15})it" + _TIMES)  # of a loop whose length tqdm does not know
+_EVALUATES = compiled(rb"(?i)(?<![a-z])(?:val|valid|validat\w{0,9}|eval\w{0,9}|test|testing)(?![a-z])")
+_TRAINS = compiled(rb"(?i)(?<![a-z])train")
+_EPOCH_LABEL = compiled(rb"(?i)(?<![a-z])epoch\W{0,3}(?P<pass>\d{1,9})(?![\d.])")
 
 
 def _find_bar(line: bytes) -> Fields | None:
-    """A tqdm bar without description, or with one that speaks of epochs, steps or training."""
-    match = _BAR.search(line)
+    """A tqdm bar without description, or with one that speaks of epochs, steps or training and not of an evaluation alone."""
+    match = _BAR.search(line) or _OPEN_BAR.search(line)
     if match is None or (match["label"] is not None and not _DESCRIPTION.search(match["label"])):
         return None
-    names = {"step": "step", "total": "total", "hours": "hours", "minutes": "minutes", "rest": "rest"}
+    told = line[: match.start("step")]
+    if _EVALUATES.search(told) is not None and _TRAINS.search(told) is None:
+        return None
+    names = {group: group for group in ("step", "total", "hours", "minutes", "rest") if group in match.re.groupindex}
     names["seconds"] = "seconds" if match["unit"] == b"s/it" else "speed"
     places = tuple((names[group], *match.span(group), 1.0) for group in names if match[group] is not None)
+    epoch = _EPOCH_LABEL.search(told)
+    if epoch is not None:
+        places = (*places, ("pass", *epoch.span("pass"), 1.0))
     return Fields(match.start(), places, match["label"] or b"")
 
 

@@ -12,6 +12,7 @@ _BACK = 64  # a step so far behind the last one is a line of another rank, not a
 _BARS = 50_000  # steps of bars remembered
 _ADVANCED = 3  # lines of a bar between two bars inside it from which on it is the loop, and those are its evaluations
 _PAUSE = 10  # seconds between two lines of a bar from which on its clock is exact enough
+_PASS = 1e9  # more than a bar has steps
 _SHORT = 0.7  # part of that time below which what a bar shows is a mean over faster steps
 
 
@@ -26,7 +27,9 @@ class StepRepeats:
             dict
         )  # bar -> step -> when it was drawn
         self._count = 0
-        self._shown: dict[tuple[float, float], tuple[float, float]] = {}  # bar -> step and clock of its last line
+        self._shown: dict[
+            tuple[float, float], tuple[float, float, float]
+        ] = {}  # bar -> step, clock, epoch of its last line
         self._clock = np.nan, np.nan  # of the last line, and its step
         self._inner: set[tuple[float, float]] = set()  # bars that ran while another stood still
 
@@ -41,6 +44,9 @@ class StepRepeats:
         if "clock" in steps:
             self._by_clock(steps)
         kept = self._new_bars(steps) if self._is_bar else None
+        if "pass" in steps:
+            numbered = ~np.isnan(steps["pass"]) & ~np.isnan(steps["total"])
+            steps.put("step", numbered, (steps["pass"] * steps["total"] + steps["step"])[numbered])
         step = steps["step"] if kept is None else steps["step"][kept]
         known = step[~np.isnan(step)]
         if not len(known):
@@ -82,7 +88,8 @@ class StepRepeats:
     def _new_bars(self, steps: Steps) -> Flags | None:
         """Bars of another step, or of the same at another time: that is another epoch."""
         kept = np.ones(steps.count, bool)
-        label, total, step, elapsed = steps["label"], steps["total"], steps["step"], steps["elapsed"]
+        label, total, elapsed = steps["label"], np.nan_to_num(steps["total"]), steps["elapsed"]
+        step = steps["step"] + _PASS * np.nan_to_num(steps["pass"])
         self._find_inner(steps)
         for bar in set(zip(label.tolist(), total.tolist(), strict=True)):
             if bar in self._inner:
@@ -101,10 +108,11 @@ class StepRepeats:
         which = of_bar[kept[of_bar]]
         if not len(which):
             return
-        at, when = steps["step"][which], steps["elapsed"][which]
-        before = self._shown.get(bar, (np.nan, np.nan))
-        self._shown[bar] = float(at[-1]), float(when[-1])
+        at, when, epoch = steps["step"][which], steps["elapsed"][which], np.nan_to_num(steps["pass"][which])
+        before = self._shown.get(bar, (np.nan, np.nan, np.nan))
+        self._shown[bar] = float(at[-1]), float(when[-1]), float(epoch[-1])
         count, passed = np.diff(at, prepend=before[0]), np.diff(when, prepend=before[1])
+        passed[np.diff(epoch, prepend=before[2]) != 0] = np.nan  # each epoch has a clock of its own
         kept[which[(count == 0) & (passed > 0)]] = False  # drawn again after a pause
         seconds = steps["seconds"][which]
         with np.errstate(divide="ignore", invalid="ignore"):
@@ -120,6 +128,7 @@ class StepRepeats:
         The bar of an epoch inside a bar of epochs is none: the outer one advances once for each.
         """
         label, total, step, elapsed = (steps[name] for name in ("label", "total", "step", "elapsed"))
+        total = np.nan_to_num(total)  # of a bar whose length is not known
         starts = np.flatnonzero((np.diff(label, prepend=np.nan) != 0) | (np.diff(total, prepend=np.nan) != 0))
         if len(starts) < 3:  # a bar, one inside it, and the first again
             return
