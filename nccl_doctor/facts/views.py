@@ -226,7 +226,11 @@ VIEWS = (
           AND NOT (k.message = 'nccl-error-in' AND EXISTS (SELECT 1 FROM nccl_explained))
           AND NOT (k.severity = 'note' AND coalesce((SELECT in_order FROM job_end), 0))
           -- what kept the processes from starting did not: the job ended in order, or made steps behind it
-          AND NOT (k.fault IS 'launch-failed' AND (coalesce((SELECT in_order FROM job_end), 0) OR coalesce(k.last_line < made.line, 0)))
+          AND NOT (k.fault IN ('launch-failed', 'ranks-not-started')
+            AND (coalesce((SELECT in_order FROM job_end), 0) OR coalesce(k.last_line < made.line, 0)))
+          -- tasks that the batch system ended with SIGTERM because the job was cancelled
+          AND NOT (k.message = 'task-ended' AND field(k.fields, 'code') = '143'
+            AND EXISTS (SELECT 1 FROM known_message c WHERE c.message = 'job-cancelled'))
           -- a command that a running job did not find: its ranks made steps, or had a communicator whose watchdog spoke
           AND NOT (k.message = 'command-not-found' AND (made.line IS NOT NULL OR EXISTS (SELECT 1 FROM watchdog)))
         """,

@@ -13,6 +13,7 @@ NCCL = compiled(
     rb"NCCL (?:INFO|WARN|ATTN|TRACE|CALL|DIAG) |\bR?CCL version \d|\bNCCL version \d|:\d+:\d+ \[-?\d+\] (?:\S+:\d+ )?(?:INFO|WARN) "
 )
 _HOLE = 64  # zero bytes; binary files have shorter rows of them
+_STRAY = 2_000  # bytes of text for each single zero byte that a program printed by mistake
 _SPARSE_FROM = 1 << 20  # bytes; smaller files may be stored inline and use no block
 _BLOCK = 512  # bytes in which `st_blocks` counts
 _OFFICE = (b"[Content_Types].xml", b"docProps/", b"_rels/.rels", b"xl/", b"word/", b"mimetypeapplication/vnd.oasis")
@@ -101,12 +102,14 @@ def no_log(head: bytes) -> str | None:
 def _zeros(head: bytes) -> bool:
     """True where zero bytes are part of the content.
 
-    A node that crashes leaves one block of them at the end of a text, a log that was cut while it was written a hole.
+    A node that crashes leaves one block of them at the end of a text, a log that was cut while it was written a hole. A program
+    that prints a number as a character leaves a few in a long text.
     """
     first = head.find(b"\x00")
     if first >= 0 and not head[first:].strip(b"\x00"):
         return first < 200
-    return any(len(zeros) < _HOLE for zeros in re.findall(rb"\x00+", head.rstrip(b"\x00")))
+    short = [len(zeros) for zeros in re.findall(rb"\x00+", head.rstrip(b"\x00")) if len(zeros) < _HOLE]
+    return sum(short) > len(head) // _STRAY
 
 
 def _binary(head: bytes) -> str | None:

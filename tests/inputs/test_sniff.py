@@ -72,6 +72,12 @@ def test_a_hole_of_zero_bytes_makes_no_binary_file_of_a_log() -> None:
         assert "binary" == detect.sniff(head, "job.out")
 
 
+def test_a_number_that_was_printed_as_a_character_makes_no_binary_file() -> None:
+    text = b"rank0: step 1 loss 2.3\n" * 100
+    assert "job-log" == detect.sniff(text + b"W gpu_resources.cc:275] WARNING: device: \x00. Go on.\n" + text, "")
+    assert "binary" == detect.sniff((text + b"\x00\x00\x00\x00") * 3, "")
+
+
 @pytest.mark.parametrize("member", ["[Content_Types].xml", "docProps/app.xml", "xl/workbook.xml", "word/document.xml"])
 def test_documents_of_office_programs_are_named(tmp_path: Path, member: str) -> None:
     path = tmp_path / "results.csv"

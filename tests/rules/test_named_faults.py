@@ -72,3 +72,27 @@ def test_a_line_that_its_rule_calls_a_note_stays_one() -> None:
 def test_the_severity_that_the_site_decided_holds() -> None:
     _, owner = hand_over([an_answer(GENERIC, "a"), an_answer(a_rule("a", decided="warning"))])
     assert ["warning"] == [row.severity for row in owner.rows]
+
+
+def test_a_job_that_was_cancelled_in_flux_did_not_fail(tmp_path: Path) -> None:
+    log = tmp_path / "job.out"
+    ended = "flux-job: task(s) exited with exit code 143\n"
+    log.write_text("91.402s: job.exception type=cancel severity=0 interrupted by ctrl-C\n" + ended)
+    assert [("scheduler-cancelled", "note")] == [
+        (found.name, found.severity) for found in analyze.analyze([str(log)])[0].findings
+    ]
+    log.write_text(ended)
+    assert ["rank-exited"] == [found.name for found in analyze.analyze([str(log)])[0].findings]
+
+
+def test_ranks_that_were_waited_for_came_where_the_job_made_steps(tmp_path: Path) -> None:
+    log = tmp_path / "job.out"
+    waits = "not ready endpoints:['10.0.0.2:6170']\n"
+    log.write_text(waits)
+    assert ["ranks-not-started"] == [found.name for found in analyze.analyze([str(log)])[0].findings]
+    steps = "".join(
+        f"epoch: 1, iter: {step}/40, loss: 0.5, batch_cost: 0.32{step}, ips: 12.5 samples/sec\n"
+        for step in range(1, 21)
+    )
+    log.write_text(waits + steps)
+    assert not analyze.analyze([str(log)])[0].findings
