@@ -211,6 +211,7 @@ VIEWS = (
           iif(substr(k.means, 1, length(k.title) + 1) = k.title || ' ', k.means, k.title || ': ' || k.means),
           coalesce('Likely: ' || k.causes || '. ', ''), k.command,
           CASE WHEN (SELECT in_order FROM job_end) OR k.ref IN (SELECT ref FROM recovered)
+            OR (k.message = 'script-not-runnable' AND k.last_line < made.line)
             OR EXISTS (SELECT 1 FROM communicator c JOIN evidence o ON o.id = c.ref WHERE c.host IS k.host AND c.pid IS k.pid
               AND c.phase IN ('complete', 'plain') AND o.file = e.file AND o.line > e.line)
             OR (k.severity = 'warning' AND k.confidence = 'possible' AND k.last_line < (

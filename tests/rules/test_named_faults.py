@@ -96,3 +96,16 @@ def test_ranks_that_were_waited_for_came_where_the_job_made_steps(tmp_path: Path
     )
     log.write_text(waits + steps)
     assert not analyze.analyze([str(log)])[0].findings
+
+
+def test_a_script_that_a_running_job_did_not_find_is_a_note(tmp_path: Path) -> None:
+    log = tmp_path / "job.out"
+    steps = "".join(f"step {step} loss 2.5 tokens/s {1000 + step}\n" for step in range(1, 21))
+    log.write_text("python: can't open file 'get_rank.py': [Errno 2] No such file or directory\n" + steps)
+    assert {"note"} == {found.severity for found in analyze.analyze([str(log)])[0].findings}
+
+
+def test_the_name_of_a_file_for_errors_is_no_error(tmp_path: Path) -> None:
+    log = tmp_path / "job.out"
+    log.write_text("Elapsed time: 6 seconds\n  Standard error: /data/run/app.stderr\n")
+    assert "nothing-found" == analyze.analyze([str(log)])[0].verdict

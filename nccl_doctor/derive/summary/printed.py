@@ -3,11 +3,14 @@
 from collections.abc import Iterator
 from typing import Any
 
+from nccl_doctor.common.expressions import compiled
 from nccl_doctor.facts.store import Facts
 
 _MOST = 6  # numbers that a report shows
 _ROOM = 330  # characters for all of them
 _LABEL = 40  # characters
+_CLOCK = 3  # values, the last of them the largest, that show a time which runs on
+_RUNS = compiled(r"(?i)wall|elapsed|total")
 _STATISTIC = r"(?i)quantile|percentile|std_?(?:dev|err)?(?![a-z])|variance|(?:\b|_)(?:min|max|p\d\d?)(?:\b|_)"
 
 
@@ -38,6 +41,8 @@ def _clause(row: tuple[Any, ...]) -> tuple[str, int]:
     def number(value: float) -> str:
         return " ".join(filter(None, [name, _digits(value), unit]))
 
+    if n >= _CLOCK and last == extremes[2] > extremes[0] and _RUNS.search(name) is not None:
+        return number(last), ref
     if n == 1:
         return number(last) + (f" of {last_label[:_LABEL]}" if last_label else ""), ref
     low = _digits(lowest) + (f" of {lowest_label[:_LABEL]}" if lowest_label else "")

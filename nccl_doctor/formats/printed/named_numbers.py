@@ -10,7 +10,7 @@ from nccl_doctor.formats.printed.units import is_rate, is_time, kind_of
 
 _WORDS = 12  # of a name
 _NUMBER = compiled(
-    rb"(?:(?<![\w.:/+-])|(?<=[a-z]{4}:))(\d{1,15}(?:,\d\d\d){0,5}(?:\.\d{1,20})?(?:[eE][+-]?\d{1,3})?)"
+    rb"(?:(?<![\w.:/+-])|(?<=[a-z]{4}:))(\d{1,15}(?:,\d\d\d){0,5}(?:\.\d{1,20})?(?:[eE][+-]?\d{1,3})?|(?<=[=: ])\.\d{1,20})"
     rb"(?P<times>[kKMG](?![A-Za-z/]))?(?:[ \t]?(?P<unit>[A-Za-z][A-Za-z/]{0,20}))?(?![\w:/]|\.[\w.]|-\d)"
 )
 _TIMES = {None: 1.0, b"k": 1e3, b"K": 1e3, b"M": 1e6, b"G": 1e9}
@@ -28,7 +28,12 @@ _SHAPE = compiled(rb"\(\d{1,9}(?:, ?\d{1,9}){1,4}\)(?: x \d{1,9}){0,4}")  # `per
 _DOWNLOAD = compiled(rb"\bFetched \d{1,6}(?:\.\d{1,3})? ?[kMG]?B in \d|[kMG]i?B/s eta \d")  # of apt and pip
 _CLOSED = compiled(rb"\([^()\n]{0,200}\)")
 _SAYS = compiled(rb"(?:[:=]|\b(?:is|was|took|of|in)\b)[\s\"'~]{0,24}\Z")
-_TIMED = compiled(rb"(?i)\b(?:time|duration|latency)[ \t]{1,4}\Z")
+_TIMED = compiled(rb"(?i)\b(?:time|duration|latency|time cost)[ \t]{1,4}\Z")
+_COLUMN = (
+    compiled(  # `Wall clock    31.9`, `Average time per cell    2.0e-9`; the bare word is the clock of a simulation
+        rb"(?i)(?:\bwall[ -]?clock|\b[a-z]{3,20} time(?: per [a-z]{1,12})?|\btime per [a-z]{1,12})[ \t]{2,30}\Z"
+    )
+)
 _SPAN = compiled(  # `19h 28m`, `10m 22.69s`, `2 hours 5 minutes`, `1.5 hours`
     rb"(?<![\w.:/+-])(?:(?P<h>\d{1,6}(?:\.\d{1,9})?) ?h(?:(?:ou)?rs?)?(?:[ ,:]{1,2}(?:and )?|(?=\d|\b)))?"
     rb"(?:(?P<m>\d{1,6}(?:\.\d{1,9})?) ?m(?:in(?:ute)?s?)?(?:[ ,:]{1,2}(?:and )?|(?=\d|\b)))?"
@@ -75,16 +80,20 @@ def measured(line: bytes) -> Iterator[Measured]:
         if unit and not (is_rate(unit) or is_time(unit)):
             unit = ""
         name = _name(before)
-        if not is_rate(unit) and (not name or not _says(before, unit)):
+        if not is_rate(unit) and (not name or not _says(before, unit, match[1])):
             continue
         kind = kind_of(name, unit)
         if kind is not None and (match["times"] is None or kind == "rate"):
             yield Measured(name, unit, match[1], _TIMES[match["times"]], match.start(1))
 
 
-def _says(before: bytes, unit: str) -> bool:
+def _says(before: bytes, unit: str, value: bytes) -> bool:
     """Whether the words in front of a number say that it is theirs: `latency: 5`, `using time 17.4 second`."""
-    return _SAYS.search(before) is not None or (is_time(unit) and _TIMED.search(before) is not None)
+    return (
+        _SAYS.search(before) is not None
+        or (is_time(unit) and _TIMED.search(before) is not None)
+        or (b"." in value and _COLUMN.search(before) is not None)
+    )
 
 
 def _in_seconds(span: re.Match[bytes]) -> bytes:
@@ -109,4 +118,4 @@ def _name(before: bytes) -> str:
     words = words[setting + 1 :]  # of `level=info pod=a took=0.5` the last key is the name
     while words and words[-1].lower() in ("is", "was", "of", "in", "at", "took", "-", "for"):
         words.pop()
-    return " ".join(words[-_WORDS:])[:60].strip(" -.:=\"'{[")
+    return " ".join(words[-_WORDS:])[:60].strip(" -.:=\"'{[%")

@@ -18,7 +18,7 @@ _VALUES = ("median", "mean", "avg", "average", "value", "result")  # the best fi
 _METRICS = ("metric", "metric_name", "measure", "measurement")  # columns of tables with a number a row
 _UNIT = compiled(rb"(\d[\d,]{0,18}(?:\.\d{1,20})?) ?(%|[KMG]iB|W|MHz|C)")
 _COUNTS = compiled(
-    r"(?i)(?:^|[_ .#])(?:id|index|idx|step|iter|iteration|epoch|rank|pid|port|seed|time_?stamp|date)s?\Z|\A\W*\Z"
+    r"(?i)(?:^|(?<!per)[_ .#])(?:id|index|idx|step|iter|iteration|epoch|rank|pid|port|seed|time_?stamp|date)s?\Z|\A\W*\Z"
     r"|(?:^|(?:wall|clock|start|end|stop|relative|unix|date|submit|local|utc|event)[_ .]?)times?\Z"
 )
 

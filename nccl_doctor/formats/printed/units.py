@@ -5,9 +5,10 @@ from functools import lru_cache
 from nccl_doctor.common.expressions import compiled
 
 _QUANTITIES = (
-    "images", "image", "imgs", "img", "samples", "sample", "sequences", "seqs", "seq", "sentences", "tokens", "token", "toks", "tok",
+    "images", "image", "imgs", "img", "samples", "sample", "sequences", "seqs", "seq", "sentences", "sents",
+    "tokens", "token", "toks", "tok", "tks",
     "words", "word",
-    "frames", "items", "examples", "it", "iter", "iters", "iterations", "steps", "step", "batches", "req", "reqs", "requests",
+    "frames", "items", "examples", "example", "it", "iter", "iters", "iterations", "steps", "step", "batches", "req", "reqs", "requests",
     "queries", "ops", "messages", "msgs", "pairs", "records", "events", "b", "kb", "mb", "gb", "tb", "kib", "mib", "gib",
     "tib", "bit", "kbit", "mbit", "gbit", "bits", "kbits", "mbits", "gbits", "bytes", "flop", "gflop", "tflop", "pflop", "flops",
     "gflops", "tflops",
@@ -18,6 +19,7 @@ _RATES = frozenset(
         "fps",
         "qps",
         "rps",
+        "wps",
         "iops",
         "gbps",
         "mbps",
@@ -49,7 +51,8 @@ _RATE_NAME = compiled(
     r"(?<![a-z])(?:req(?:uest)?|tok(?:en)?|ima?ge?|sample|seq(?:uence)?|querie|frame|[kmgt]i?b(?:it|yte)?)s?_s(?:ec)?\Z"
 )
 _TIME_NAME = compiled(
-    r"(?i)latenc|elapsed|duration|(?<![a-z])(?:time|times|ttft|tpot|itl|runtime|walltime)(?![a-z])|_(?:ms|us|ns|s|sec|secs|seconds)\Z"
+    r"(?i)latenc|elapsed|duration|(?<![a-z])(?:time|times|ttft|tpot|itl|runtime|wall[ _-]?(?:time|clock))(?![a-z])|"
+    r"_(?:ms|us|ns|s|sec|secs|seconds)\Z"
 )
 _CLOCK_NAME = compiled(
     r"(?i)time[ _-]?stamp|date|timeout|time[ _-]?(?:limit|zone|step|constant)s?\b|\bstart(?:ed)?\b|\bend(?:ed)?\b|\beta\b|\bmax_time\b|"

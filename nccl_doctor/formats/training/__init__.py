@@ -83,6 +83,7 @@ FORMATS = (
             b"tgs (tokens/gpu/second)=", b" words/s : ", b"Total step time: ", b"| steps/sec ", b"  wps: ", b", TFLOP/s: ",
             b"{'loss': ", b" \xe2\x80\xa2 0:",
             b"'tokens_per_second_per_gpu': ", b"'tokens/train_per_sec_per_gpu': ", b"\tTok/s ",
+            b"tks/s", b" wps", b"sents/s",
             b"tokens/s", b"tok/s", b"toks/s", b"tokens_per_s", b" tps ", b"tps=", b"samples/s", b"sample/s", b"images/s", b"imgs/s",
             b"img/s", b"examples/s", b"ex/s", b"seq/s", b"seqs/s", b"sequences/s", b"samples_per_s", b"images_per_s",
             b"examples_per_s", b"steps/s", b"step/s", b"iter/s", b"iters/s", b"batches/s", b"steps_per_s", b"global_step/sec",

@@ -68,6 +68,12 @@ def read(text: str) -> tuple[Facts, dict[str, PrintedNumber]]:
         ("distance of 5 m, time 3", []),
         ("using time 17.25 second, ips 812.5 word/sec.", [("using time", "second", 17.25), ("ips", "word/sec", 812.5)]),
         ("[3/40] Finished. Latency: 812 ms", [("Finished. Latency", "ms", 812.0)]),
+        ("  Wall clock    31.912592887878418   ", [("Wall clock", "", 31.912592887878418)]),
+        ("Solve Time    7.25    Its   33", [("Solve Time", "", 7.25)]),
+        (" Step    29 time   4.3502757 control    dt      timestep   1.49E-03", []),
+        ("ranks 2 ... compute=.25s  io=.005s  speedup=1.5x", [("compute", "s", 0.25), ("io", "s", 0.005)]),
+        ("Dev: accuracy 68.5% 305 sents/s", [("", "sents/s", 305.0)]),
+        ("Total time cost 133.5s", [("Total time cost", "s", 133.5)]),
         ("send_wait_times: 5, scaling-time-constant = 4, max_time: 7", []),
         ("completed_requests_per_min: 21.5", [("completed_requests_per_min", "", 21.5)]),
     ],
@@ -193,6 +199,19 @@ def test_a_table_with_a_number_a_row() -> None:
         rows["bandwidth"].highest_label,
     )
     assert {"bandwidth", "accuracy"} == set(rows)
+
+
+def test_a_report_shows_the_end_of_a_clock(tmp_path: Path) -> None:
+    (tmp_path / "out.txt").write_text("".join(f" Step {n}\n Wall clock    {n}.125\n" for n in range(1, 9)))
+    report, _, _ = analyze.analyze([str(tmp_path / "out.txt")])
+    assert "Wall clock 8.125" in " ".join(report.job_lines)
+
+
+def test_the_time_of_an_epoch_is_no_number_of_one() -> None:
+    _, rows = read(
+        "network,batch_size,time_per_epoch,last_epoch\n" + "".join(f"net{n},32,{n}.5,7\n" for n in range(1, 9))
+    )
+    assert {"batch_size", "time_per_epoch"} == set(rows)
 
 
 def test_a_report_shows_means_before_their_statistics(tmp_path: Path) -> None:

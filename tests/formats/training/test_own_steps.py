@@ -19,6 +19,8 @@ RATES = {
     "Step {s}/1000 | loss {l:.2f} | {r:.0f} tok/s": "tokens/s",
     "[2026-11-20 10:00:12] [Step {s}] loss={l:.3f} throughput={r:.1f} samples/s": "samples/s",
     "{{'loss': {l:.3f}, 'epoch': {e:.2f}, 'tokens_per_second': {r:.0f}}}": "tokens/s",
+    "INFO:root:[step {s}]\tloss={l:.3f}\tthroughput={r:.1f} tks/s\tlr=0.0001 time=512.5": "tokens/s",
+    "root - [Epoch 1 Batch {s}/90000] loss={l:.3f}, throughput={r:.1f} wps, wc=6521.9K": "tokens/s",
     "Iteration {s}, images/sec: {r:.1f}": "samples/s",
     "step {s}: {r:.2f} images/sec, loss {l:.3f}": "samples/s",
     "[{s}] loss: {l:.3f}, {r:.1f} img/s": "samples/s",

@@ -15,6 +15,7 @@ from nccl_doctor.formats.training.lines.line_numbers import Floats, TextNumbers,
 EXPONENT = 3  # digits
 _DIGITS = 15  # of a number
 _RUN = compiled(rb"\d+")
+_PLAIN = compiled(rb"0(?:\.0)?(?:e[+-]?0)?")
 _NAMED_DIGIT = compiled(r"\d")
 
 
@@ -44,7 +45,8 @@ def columns_of(line: bytes, plain: bytes, form: bytes) -> tuple[Column, ...] | N
         run = form.count(b"0", 0, short.start)
         # 1,234 is one number, and 12,5 are two
         has_comma = form[short.start - 2 : short.start] == b"0," or form[end : end + 2] == b",0"
-        if has_comma or _NAMED_DIGIT.search(one.name) is not None or len(_RUN.findall(plain, 0, one.start)) != run:
+        is_odd = has_comma or _PLAIN.fullmatch(short.text.lower()) is None
+        if is_odd or _NAMED_DIGIT.search(one.name) is not None or len(_RUN.findall(plain, 0, one.start)) != run:
             return None
         columns.append(Column(one.name, one.unit, one.times, run, short.text.lower()))
     return tuple(columns)

@@ -179,9 +179,9 @@ def _milliseconds(line: bytes) -> Fields | None:
 
 
 _RATES = {
-    "tokens/s": (b"tokens/s", b"Tokens/s", b"tok/s", b"tokens_per_s", b"toks/s", b" tps ", b"tps="),
+    "tokens/s": (b"tokens/s", b"Tokens/s", b"tok/s", b"tokens_per_s", b"toks/s", b"tks/s", b" tps ", b"tps=", b" wps"),
     "samples/s": (
-        b"samples/s", b"Samples/s", b"sample/s", b"images/s", b"imgs/s", b"img/s", b"examples/s", b"ex/s", b"seq/s", b"seqs/s",
+        b"samples/s", b"Samples/s", b"sample/s", b"images/s", b"imgs/s", b"img/s", b"examples/s", b"ex/s", b"seq/s", b"seqs/s", b"sents/s",
         b"sequences/s", b"samples_per_s", b"images_per_s", b"examples_per_s",
     ),
 }  # fmt: skip
