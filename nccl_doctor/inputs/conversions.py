@@ -55,11 +55,6 @@ CONVERSIONS = (
         _begins(rb"\A(?:\xd4\xc3\xb2\xa1|\xa1\xb2\xc3\xd4|\x4d\x3c\xb2\xa1|\x0a\x0d\x0d\x0a)"),
     ),
     Conversion(
-        "a trace of py-spy record",
-        "`py-spy record` without `--format chrometrace` writes a flame graph, which is read here",
-        _begins(rb"\A\s*\[\s*\{\"args\":\{\"filename\":.{0,400}\"cat\":\"py-spy\""),
-    ),
-    Conversion(
         "an execution trace of PyTorch (Chakra)",
         "it holds operators, not times of GPUs: `torch.profiler.profile(...)` with `on_trace_ready=tensorboard_trace_handler(DIR)`"
         " on every rank writes the trace that is read here; `chakra_trace_link` joins both for simulators",

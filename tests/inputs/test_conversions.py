@@ -27,10 +27,6 @@ FILES = {
     "perf.data": (b"PERFILE2" + BINARY, "perf report"),
     "sa21": (b"\xd5\x96" + BINARY, "sar -A -f"),
     "ib0.pcap": (b"\xd4\xc3\xb2\xa1" + BINARY, "tcpdump"),
-    "rank0.json": (
-        b'[{"args":{"filename":"/srv/train.py","line":3},"cat":"py-spy","name":"main","ph":"B"}]',
-        "py-spy record",
-    ),
     "et.json": (
         b'{"schema": "1.1.1-chakra.0.0.4", "pid": 7, "nodes": [{"id": 1, "name": "aten::mm"}]}',
         "torch.profiler.profile",

@@ -38,6 +38,7 @@ FORMATS = (
         tables=("profile_sum", "profile_share"),
         begins=compiled(
             rb"\A\s{0,40}\{\s{0,40}\"\$schema\":\s{0,40}\"https://www\.speedscope\.app"
+            rb"|\A\s{0,40}\[\{\"args\":\{\"filename\":\"[^\"]{0,1000}\",\"line\":(?:\d{1,9}|null)\},\"cat\":\"py-spy\""
             rb"|\A<\?xml [^>]{0,200}>\s{0,40}<!DOCTYPE svg [^>]{0,300}>\s{0,40}<svg [^>]{0,600}xmlns:fg="
             rb"|\A(?: \d{1,9}\r?\n)?(?:process \d{1,10}:[^;\n]{0,400};)?(?:thread \(\w{1,20}\):[^;\n]{0,200};)?"
             rb"(?:[^;\n]{1,600} \([^()\n]{1,400}\)|[^\s;]{1,400}\(\d{1,9}\): [^;\n]{1,600})(?:;[^;\n]{1,1000}){1,400} \d{1,15}\r?\n"

@@ -1,4 +1,4 @@
-"""Samples of the stacks of a Python process, as `py-spy record` writes them: flame graphs, collapsed stacks, and files for speedscope.
+"""Samples of the stacks of a Python process, as `py-spy record` writes them: flame graphs, collapsed stacks, files for speedscope, traces.
 
 Collapsed stacks are also what `export_stacks` of torch.profiler writes. Threads beside the main one and the workers of a loader
 count only where nothing else was sampled. py-spy leaves out threads that wait, unless it was told `--idle`.
@@ -17,6 +17,7 @@ from nccl_doctor.facts.store import Facts
 from nccl_doctor.facts.tables import ProfileShare, ProfileSum
 from nccl_doctor.formats.declaration import Reading
 from nccl_doctor.formats.profiles import stack_frames
+from nccl_doctor.formats.profiles.stack_events import Stay, stays_of_profile, stays_of_trace
 from nccl_doctor.inputs.blocks import blocks
 from nccl_doctor.inputs.streams import Readable
 from nccl_doctor.inputs.text_lines import Joined, read_head
@@ -118,11 +119,13 @@ class _Sums:
 def read_format(stream: Readable, name: str, facts: Facts) -> Reading:
     """Read all samples of a file.
 
-    Source: flamegraph.rs and speedscope.rs of py-spy 0.3 and 0.4, inferno 0.11; torch/autograd/profiler_util.py, `export_stacks`::
+    Source: flamegraph.rs, speedscope.rs and chrometrace.rs of py-spy 0.3 and 0.4, inferno 0.11; `export_stacks` in
+    torch/autograd/profiler_util.py::
 
         <module> (train.py:66);main (train.py:53);backward (torch/autograd/__init__.py:395) 149
         <title>main (train.py:53) (149 samples, 41.50%)</title><rect x="0.0000%" y="52" width="41.5042%" … fg:x="0" fg:w="149"/>
         {"$schema":"https://www.speedscope.app/file-format-schema.json","profiles":[{"type":"sampled",…
+        [{"args":{"filename":"train.py","line":53},"cat":"py-spy","name":"main","ph":"B","pid":41,"tid":41,"ts":56866},…
     """
     facts.mark_covered("profile_sum", "profile_share")
     main, others = _Sums(), _Sums()
@@ -130,14 +133,14 @@ def read_format(stream: Readable, name: str, facts: Facts) -> Reading:
     lines = used = 0
     broken, boxes = False, 0
     parts: Iterator[Iterator[_Samples]]
-    if head.lstrip().startswith((b"{", b"<?xml")):
+    if head.lstrip().startswith((b"{", b"<?xml", b"[{")):
         data = head + read_head(stream, _LARGEST + 1 - len(head))
         lines = data.count(b"\n") + (not data.endswith(b"\n"))
         if len(data) > _LARGEST:
             return Reading(lines, 0, f"is larger than {_LARGEST >> 20} MiB and was not read")
         boxes = data.count(b"</title>")
-        broken = not data.rstrip().endswith((b"}", b"</svg>"))
-        parts = iter([_of_speedscope(data) if data.lstrip().startswith(b"{") else _of_boxes(data)])
+        broken = not data.rstrip().endswith((b"}", b"</svg>", b"}]"))
+        parts = iter([_of_boxes(data) if data.lstrip().startswith(b"<") else _of_document(data)])
     else:
         parts = (_of_lines(block.data, block.first) for block in blocks(Joined(head, stream)))
     for part in parts:
@@ -242,11 +245,14 @@ def _of_boxes(data: bytes) -> Iterator[_Samples]:
             yield _Samples(thread and thread[1], frames[1:] if thread else frames, own[depth][at], None, 1)
 
 
-def _of_speedscope(data: bytes) -> Iterator[_Samples]:
-    """The samples of a file for speedscope."""
+def _of_document(data: bytes) -> Iterator[_Samples]:
+    """The samples of a trace, or of a file for speedscope."""
     try:
         top = json.loads(data)
     except (ValueError, RecursionError):
+        return
+    if isinstance(top, list):
+        yield from map(_of_stay, stays_of_trace(top))
         return
     shared = top.get("shared") if isinstance(top, dict) else None
     listed = shared.get("frames") if isinstance(shared, dict) else None
@@ -255,6 +261,18 @@ def _of_speedscope(data: bytes) -> Iterator[_Samples]:
     for profile in profiles if isinstance(profiles, list) else []:
         if isinstance(profile, dict) and profile.get("type") == "sampled":
             yield from _of_profile(profile, names)
+        elif isinstance(profile, dict) and profile.get("type") == "evented":
+            yield from map(_of_stay, stays_of_profile(profile, names))
+
+
+def _of_stay(stay: Stay) -> _Samples:
+    return _Samples(None, [_shortened(frame) for frame in stay.frames], stay.n, stay.seconds, 1)
+
+
+@lru_cache(1 << 14)
+def _shortened(frame: str) -> str:
+    function, file = _parse(frame)
+    return f"{function} ({_below(file)})" if file else function
 
 
 def _of_profile(profile: dict[str, Any], names: list[str]) -> Iterator[_Samples]:

@@ -43,6 +43,57 @@ def test_a_file_for_speedscope_says_the_same_of_the_same_job() -> None:
     assert [(45.3125, "%")] == facts.query("SELECT value, unit FROM measure WHERE name = 'loading_data'")
 
 
+def as_trace(stacks: list[list[str]], gap: int) -> list[dict[str, object]]:
+    """What `py-spy record --format chrometrace` writes of samples of a thread, one every `gap` microseconds (chrometrace.rs)."""
+
+    def event(frame: str, phase: str, ts: int) -> dict[str, object]:
+        name, _, place = frame.partition(" (")
+        file = place.rpartition(":")[0] or place.rstrip(")")
+        return {
+            "args": {"filename": file, "line": 7},
+            "cat": "py-spy",
+            "name": name,
+            "ph": phase,
+            "pid": 7,
+            "tid": 9,
+            "ts": ts,
+        }
+
+    events, before = [], list[str]()
+    for ts, stack in enumerate([*stacks, []]):
+        same = next(
+            (at for at, (a, b) in enumerate(zip(before, stack, strict=False)) if a != b), min(len(before), len(stack))
+        )
+        events += [event(frame, "E", ts * gap) for frame in before[same:][::-1]]
+        events += [event(frame, "B", ts * gap) for frame in stack[same:]]
+        before = stack
+    return events
+
+
+def test_a_trace_says_the_same_as_the_samples(tmp_path: Path) -> None:
+    lines = [line.rpartition(" ") for line in (STACKS / "record_busy.raw.txt").read_text().splitlines()]
+    stacks = [stack.split(";") for stack, _, n in lines if stack for _ in range(int(n)) if "_bootstrap (" not in stack]
+    (tmp_path / "rank0.json").write_text(json.dumps(as_trace(stacks, 10_000), separators=(",", ":")) + "\n")
+    (tmp_path / "raw.txt").write_text("".join(f"{';'.join(stack)} 1\n" for stack in stacks))
+    assert shares_of(tmp_path / "raw.txt") == shares_of(tmp_path / "rank0.json")
+
+
+def test_a_profile_of_speedscope_with_events(tmp_path: Path) -> None:
+    frames = [{"name": "main", "file": "train.py"}, {"name": "_next_data", "file": "torch/utils/data/dataloader.py"}]
+    events = [("O", 0, 0), ("O", 1, 250), ("C", 1, 1000), ("C", 0, 2000), ("C", 1, 2000), ("O", 9, 2000), ("O", 0, "x")]
+    profile = {
+        "type": "evented", "name": "train", "unit": "milliseconds", "startValue": 0, "endValue": 2000,
+        "events": [{"type": kind, "frame": frame, "at": at} for kind, frame, at in events],
+    }  # fmt: skip
+    top = {"$schema": "https://www.speedscope.app/file-format-schema.json", "shared": {"frames": frames}}
+    path = tmp_path / "profile.json"
+    path.write_text(json.dumps({**top, "profiles": [profile]}))
+    assert {"other": 125, "loading data": 75} == shares_of(path)
+    path.write_text(json.dumps({**top, "profiles": [{**profile, "unit": "bytes"}]}))
+    with pytest.raises(UsageProblem, match="no sample"):
+        analyze.analyze([str(path)])
+
+
 def test_a_flame_graph_is_read_box_by_box() -> None:
     """`main` calls three functions that work; the thread that feeds the queue is another one."""
     _, facts, _ = analyze.analyze([str(STACKS / "record.svg")])
