@@ -13,6 +13,10 @@ _NUMBER = compiled(
     rb"(?:(?<![\w.:/+-])|(?<=[a-z]{4}:))(\d{1,15}(?:,\d\d\d){0,5}(?:\.\d{1,20})?(?:[eE][+-]?\d{1,3})?|(?<=[=: ])\.\d{1,20})"
     rb"(?P<times>[kKMG](?![A-Za-z/]))?(?:[ \t]?(?P<unit>[A-Za-z][A-Za-z/]{0,20}))?(?![\w:/]|\.[\w.]|-\d)"
 )
+_MERIT = compiled(  # of CORAL's benchmarks: `Figure of Merit (FOM): nnz / (Setup + 3 * Solve) 2.9e+09`, `Figure Of Merit  2.9e+08 [Cycles]`
+    rb"(?i)(?<!the )\b(?P<name>figure of merit|fom(?:_\w{1,20})?)\b.{0,200}?[ \t:=]"
+    rb"(?P<value>\d{1,15}(?:\.\d{1,20})?(?:e[+-]?\d{1,3})?)[ \t]{0,9}(?:[\[(].{0,100})?\r?\Z"
+)
 _TIMES = {None: 1.0, b"k": 1e3, b"K": 1e3, b"M": 1e6, b"G": 1e9}
 _FRONT = compiled(
     rb"\[[^\]\n]{0,60}\]|[\])]|[\d:,.TZ/ -]{6,40}|[A-Za-z]{1,20}:[ \t]|INFO|DEBUG|WARNING|[-|>* \t]{1,20}"
@@ -69,6 +73,9 @@ def plain_numbers(line: bytes) -> bytes:
 def measured(line: bytes) -> Iterator[Measured]:
     """The rates and times of a line; a time needs a name that says it."""
     if _DOWNLOAD.search(line) is not None:
+        return
+    if (merit := _MERIT.search(line)) is not None:
+        yield Measured(merit["name"].decode(), "", merit["value"], 1.0, merit.start("value"))
         return
     end = 0
     line = plain_numbers(line)

@@ -5,18 +5,18 @@ Read are lines of text, lines and documents of JSON, tables with a column of uni
 
 from nccl_doctor.facts.store import Facts
 from nccl_doctor.formats.declaration import Reading
-from nccl_doctor.formats.printed import tables
+from nccl_doctor.formats.printed import tables as whole_tables
 from nccl_doctor.formats.printed.exposed_metrics import ExposedMetrics
 from nccl_doctor.formats.printed.forms.line_batches import LineBatch
 from nccl_doctor.formats.printed.forms.line_kinds import (
     DEVICE,
     METRIC,
-    STEP_TITLES,
-    UNIT_TITLES,
+    TITLES,
     LineKinds,
 )
 from nccl_doctor.formats.printed.hardware_list import HardwareList
 from nccl_doctor.formats.printed.json_numbers import Told, numbers_of_document
+from nccl_doctor.formats.printed.magma_tables import MagmaTables
 from nccl_doctor.formats.printed.progress import Progress
 from nccl_doctor.formats.printed.series import NumberSeries, Place
 from nccl_doctor.formats.printed.step_tables import StepTables
@@ -55,13 +55,13 @@ def read_format(stream: Readable, name: str, facts: Facts) -> Reading:
             return _read_document(head, told, name, facts)
     stream = Joined(head, stream)
     series = NumberSeries()
-    table = tables.recognise(head, whole=len(head) < _HEAD)
+    table = whole_tables.recognise(head, whole=len(head) < _HEAD)
     if table is not None:
         return _read_table(stream, table, series, name, facts)
     return _read_lines(stream, series, name, facts)
 
 
-def _read_table(stream: Readable, table: tables.Table, series: NumberSeries, name: str, facts: Facts) -> Reading:
+def _read_table(stream: Readable, table: whole_tables.Table, series: NumberSeries, name: str, facts: Facts) -> Reading:
     lines = used = 0
     for block in blocks(stream, _BLOCK):
         for line in block.data.split(b"\n"):
@@ -76,8 +76,9 @@ def _read_table(stream: Readable, table: tables.Table, series: NumberSeries, nam
 
 def _read_lines(stream: Readable, series: NumberSeries, name: str, facts: Facts) -> Reading:
     kinds, progress, step_tables = LineKinds(), Progress(), StepTables()
-    unit_tables, hardware, metrics = UnitTables(series), HardwareList(), ExposedMetrics(series)
-    batch = LineBatch(series, progress)
+    hardware, metrics, batch = HardwareList(), ExposedMetrics(series), LineBatch(series, progress)
+    tables = step_tables, UnitTables(series), MagmaTables(series)
+    are_open = False  # tables, whose rows may follow
     lines = used = 0
     for block in blocks(stream, _BLOCK):
         for line, form in kinds.of_lines(block.data):
@@ -88,10 +89,9 @@ def _read_lines(stream: Readable, series: NumberSeries, name: str, facts: Facts)
             if kind & METRIC and (exposed := metrics.take(line, lines)) is not None:
                 used += exposed
                 continue
-            if ((kind & STEP_TITLES or step_tables.is_open) and step_tables.take(line, lines)) or (
-                (kind & UNIT_TITLES or unit_tables.is_open) and unit_tables.take(line, lines)
-            ):
+            if (kind & TITLES or are_open) and any(table.take(line, lines) for table in tables):
                 used += 1
+                are_open = True
             elif kind and (len(line) <= _LONGEST or line[:1] == b"{"):
                 batch.add(line, lines, form)
         used += batch.read()

@@ -59,11 +59,6 @@ class StepTables:
         return True
 
     @property
-    def is_open(self) -> bool:
-        """Whether rows may follow."""
-        return self._open is not None
-
-    @property
     def found(self) -> bool:
         """Whether there is a table of steps."""
         return any(table.count >= LEAST for table in self._done)

@@ -45,11 +45,6 @@ class UnitTables:
         self._rows, self._is_table = [], False
         return True
 
-    @property
-    def is_open(self) -> bool:
-        """Whether rows may follow."""
-        return bool(self._columns)
-
     def _row(self, line: bytes, number: int) -> bool:
         cells = line.decode("utf-8", "replace").replace("|", " ").split()
         if (

@@ -46,7 +46,7 @@ _SECONDS = {
 }  # fmt: skip
 _MORE = frozenset({"s/it", "ms/it", "s/iter", "ms/iter", "s/step", "ms/step", "s/batch", "ms/batch", "s/epoch"})
 _RATE_NAME = compiled(
-    r"(?i)throughput|bandwidth|(?:alg|bus)_?bw|"
+    r"(?i)throughput|bandwidth|(?<![a-z])(?:fom|figure of merit)(?![a-z])|(?:alg|bus)_?bw|"
     r"(?<![a-z])(?:fps|qps|iops|speed|ips|t?flops)(?![a-z])|(?:per|/)[_ ]?(?:s(?:ec(?:ond)?)?|min(?:ute)?)(?![a-z])|"
     r"(?<![a-z])(?:req(?:uest)?|tok(?:en)?|ima?ge?|sample|seq(?:uence)?|querie|frame|[kmgt]i?b(?:it|yte)?)s?_s(?:ec)?\Z"
 )

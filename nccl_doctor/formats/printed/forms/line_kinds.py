@@ -8,14 +8,15 @@ from nccl_doctor.formats.printed.forms.loop_columns import LoopColumns, loop_col
 from nccl_doctor.formats.printed.forms.number_columns import Column, columns_of
 from nccl_doctor.formats.printed.hardware_list import begins_device
 from nccl_doctor.formats.printed.loop_marks import may_be_progress
+from nccl_doctor.formats.printed.magma_tables import titles_of as magma_titles_of
 from nccl_doctor.formats.printed.named_numbers import measured
 from nccl_doctor.formats.printed.series import Place
 from nccl_doctor.formats.printed.step_tables import titles_of as step_titles_of
 from nccl_doctor.formats.printed.unit_tables import titles_of as unit_titles_of
 from nccl_doctor.inputs.prefixes import ZEROS
 
-NUMBERS, PROGRESS, STEP_TITLES, UNIT_TITLES, METRIC, DEVICE = (1 << bit for bit in range(6))
-EVERY = (1 << 6) - 1
+NUMBERS, PROGRESS, TITLES, METRIC, DEVICE = (1 << bit for bit in range(5))
+EVERY = (1 << 5) - 1
 _MOST = 1 << 13  # forms that are remembered
 _LONGEST = 1_000  # bytes of a line whose form is remembered
 # of hexadecimal digits, behind `0x` or a part of a UUID, which are another word in each line
@@ -98,8 +99,11 @@ def _kinds(line: bytes) -> int:
     return (
         NUMBERS * any(True for _ in measured(line))
         | PROGRESS * may_be_progress(line)
-        | STEP_TITLES * (step_titles_of(line) is not None)
-        | UNIT_TITLES * (unit_titles_of(line) is not None)
+        | TITLES * _are_titles(line)
         | METRIC * is_exposed(line)
         | DEVICE * begins_device(line)
     )
+
+
+def _are_titles(line: bytes) -> bool:
+    return bool(step_titles_of(line) is not None or unit_titles_of(line) is not None or magma_titles_of(line))
