@@ -9,6 +9,7 @@ from typing import Any
 
 from nccl_doctor.facts.store import Facts
 from nccl_doctor.formats.printed.loop_marks import CLOCK_WITHIN, LLM_C, Mark, mark_of
+from nccl_doctor.formats.printed.progress_clocks import COARSE, Clock
 from nccl_doctor.formats.training.run_settings import Settings
 from nccl_doctor.formats.training.steps import epoch_lines
 from nccl_doctor.formats.training.steps.own_steps import is_loop
@@ -20,8 +21,7 @@ from nccl_doctor.formats.training.steps.step_series import Series, stamp_of
 _LONGEST = 4096  # bytes of a line that a loop prints
 LEAST = 5  # lines from which on they are a training loop
 _MOST = 1024  # rows of a run
-_COARSE = 10.0  # seconds between two lines of a clock that shows whole seconds
-_STAMPED = re.compile(r"(?<!\d)(\d\d):(\d\d):(\d\d)(?:[.,](\d{1,6}))?(?![\d:])")
+_STAMPED = re.compile(r"(?<![\d:])(\d{1,2}):(\d\d):(\d\d)(?:[.,](\d{1,6}))?(?![\d:])")
 _STEPS = Tool(b"", "own-loop", "samples/s", "job")
 _EPOCHS = Tool(b"", epoch_lines.NAME, epoch_lines.UNIT, "job")
 _EVALUATED = ("val", "eval", "test", "valid")
@@ -36,6 +36,7 @@ class Progress:
         self._epochs = Series(_EPOCHS, None, None)
         self._samples = Series(_STEPS, None, None)  # of lines that count samples
         self._own = Series(_STEPS, None, None)  # by the times that lines tell of their steps
+        self._clocked = Clock(_STEPS)  # by the clock that they tell
         self._writer: bytes | None = None  # whose lines tell the time between steps
         self._lines = 0
         self._epoch: int | None = None
@@ -66,7 +67,11 @@ class Progress:
             self._epochs.add((self._epoch, mark.took, None, None), line, number, None)
         if mark.epoch is None:
             mark = self._paired(mark, number)
-        if mark.loss is None or (mark.step is None and mark.epoch is None) or mark.loss_name.startswith(_EVALUATED):
+        if (
+            mark.loss is None
+            or (mark.step is None and mark.epoch is None)
+            or mark.places.loss_name.startswith(_EVALUATED)
+        ):
             return False
         step = mark.step if mark.step is not None else self._epoch or 0
         if mark.epoch is not None and mark.step is not None and mark.total:
@@ -77,7 +82,7 @@ class Progress:
         elif self._step is None and step != self._last_epoch:
             self._last_epoch = step
             self._of_epochs.note_scalar("epoch", step, None, (line, number))
-        self._scalars.note_scalar(mark.loss_name, mark.loss, self._step, (line, number))
+        self._scalars.note_scalar(mark.places.loss_name, mark.loss, self._step, (line, number))
         self._passed(mark, step, line, number)
         return True
 
@@ -91,7 +96,7 @@ class Progress:
         if mark.step is None and mark.loss is not None and above[0].step is not None:
             paired = mark._replace(step=above[0].step)
         elif mark.loss is None and mark.step is not None and above[0].loss is not None:
-            paired = mark._replace(loss=above[0].loss, loss_name=above[0].loss_name)
+            paired = mark._replace(loss=above[0].loss, places=mark.places._replace(loss_name=above[0].places.loss_name))
         else:
             return mark
         self._above = None
@@ -104,13 +109,11 @@ class Progress:
             if mark.writer != self._writer:  # the others print the same steps
                 return
         is_epoch = mark.step is None
-        if (
-            not is_epoch
-            and not mark.counts_samples
-            and mark.own
-            and (self._own.last_step is None or step > self._own.last_step)
-        ):
-            self._own.add((step, mark.own, None, None), line, number, None)
+        if not is_epoch and not mark.places.counts_samples:
+            if mark.own and (self._own.last_step is None or step > self._own.last_step):
+                self._own.add((step, mark.own, None, None), line, number, None)
+            if mark.clock is not None:
+                self._clocked.take(step, mark.clock, line, number, is_fine=mark.places.has_fine_clock)
         when, is_fine = self._when(mark, line)
         if when is None:
             return
@@ -121,9 +124,9 @@ class Progress:
             self._before = step, when, is_epoch
             return
         passed = when - before[1]
-        if passed <= 0 or (not is_fine and passed < _COARSE):
+        if passed <= 0 or (not is_fine and passed < COARSE):
             return
-        if mark.counts_samples:
+        if mark.places.counts_samples:
             self._samples.add((None, None, (step - before[0]) / passed, None), line, number, when)
         else:
             series = self._epochs if is_epoch else self._steps
@@ -133,8 +136,8 @@ class Progress:
     def _when(self, mark: Mark, line: bytes) -> tuple[float | None, bool]:
         """When a line was printed, by a clock since the start, a date, or the time of a day; and whether it tells less than a second."""
         if mark.elapsed is not None:
-            return mark.elapsed, mark.is_fine
-        if not mark.is_stamped:
+            return mark.elapsed, mark.places.is_fine
+        if not mark.places.is_stamped:
             return None, False
         text = line[:CLOCK_WITHIN].decode("utf-8", "replace")
         stamp = _STAMPED.search(text)
@@ -162,6 +165,8 @@ class Progress:
             yield from self._of_epochs.rows(facts, file)
         run = facts.query("SELECT coalesce(max(run), 0) FROM throughput_run")[0][0] + 1
         steps = self._own if self._own.points >= LEAST and is_loop(self._own) else self._steps
+        if steps.points < LEAST <= self._clocked.series.points and self._clocked.is_one:
+            steps = self._clocked.series
         for series in (steps, self._samples, self._epochs):
             if series.points >= 2:
                 series.end(_MOST)

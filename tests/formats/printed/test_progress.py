@@ -123,7 +123,40 @@ def test_a_lone_time_behind_a_step_and_a_loss_is_that_of_the_step() -> None:
     (run,) = facts.rows(ThroughputRun)
     assert 30 == run.points
     assert {0.5, 0.51, 0.52} == {step.seconds for step in facts.rows(Step)}
-    assert [] == read([f"step {n} | loss {9 - n / 10:.3f} | {n * 1.5:.1f}s" for n in range(1, 31)]).rows(ThroughputRun)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        lambda n: f"step {n} | loss {9 - n / 10:.3f} | {n * 1.5:.1f}s",
+        lambda n: f"step: {n}, loss: {9 - n / 10:.3f}, time: {n * 1.5:.3f}",
+        lambda n: f"{n} iterations, loss={9 - n / 10:.3f}, wall_time={n * 1.5:.2f}",
+        lambda n: f"Step {n}: loss = {9 - n / 10:.3f} ({n * 1.5:.1f} s elapsed)",
+        lambda n: f"step {n} train_loss {9 - n / 10:.3f} train_time:{n * 1500:.0f}ms",
+        lambda n: f"steps={n} loss={9 - n / 10:.3f} runtime={n * 1.5:.1f}s",
+        lambda n: f"{{'step': {n}, 'loss': {9 - n / 10:.3f}, 'elapsed_s': {n * 1.5:.2f}}}",
+        lambda n: f"step {n} loss {9 - n / 10:.3f} time {(n % 10 + 1) * 1.5:.1f}s",  # a clock of each epoch
+    ],
+)
+def test_a_time_that_grows_is_a_clock(line: Callable[[int], str]) -> None:
+    facts = read([line(n) for n in range(1, 31)])
+    (run,) = facts.rows(ThroughputRun)
+    assert run.points >= 26
+    assert all(step.seconds == pytest.approx(1.5) for step in facts.rows(Step))
+
+
+def test_a_clock_of_whole_seconds_counts_where_enough_of_them_passed() -> None:
+    facts = read(
+        [f"[{n}/90] loss: {9 - n / 10:.3f} time elapsed: 0:{n * 4 // 60:02d}:{n * 4 % 60:02d}" for n in range(1, 41)]
+    )
+    (run,) = facts.rows(ThroughputRun)
+    assert 13 == run.points
+    assert all(step.seconds == pytest.approx(4.0) for step in facts.rows(Step))
+
+
+def test_a_time_that_falls_now_and_then_is_no_clock() -> None:
+    facts = read([f"step {n} | loss {9 - n / 10:.3f} | run time {5 + n % 4}.5s" for n in range(1, 31)])
+    assert {5.5, 6.5, 7.5, 8.5} == {step.seconds for step in facts.rows(Step)}
 
 
 def test_lines_of_other_ranks_are_no_steps_between() -> None:

@@ -8,7 +8,7 @@ import numpy as np
 
 from nccl_doctor.common.expressions import compiled
 from nccl_doctor.formats.printed.forms.number_columns import EXPONENT, has_long_run
-from nccl_doctor.formats.printed.loop_marks import LLM_C, TOOK, WHOLE, Mark, Places, places_of, writer_of
+from nccl_doctor.formats.printed.loop_marks import ALONE, LLM_C, SUMS, WHOLE, Mark, Places, places_of, writer_of
 from nccl_doctor.formats.printed.series import Place
 from nccl_doctor.formats.training.lines.line_numbers import Floats, TextNumbers, Texts
 
@@ -32,7 +32,6 @@ class LoopColumns(NamedTuple):
 
     columns: tuple[Column, ...]
     places: Places
-    is_fine: bool
 
 
 def loop_columns_of(line: bytes, plain: bytes, form: bytes) -> LoopColumns | None:
@@ -44,15 +43,13 @@ def loop_columns_of(line: bytes, plain: bytes, form: bytes) -> LoopColumns | Non
     if LLM_C.match(form) or not _kind_of(places_of(line)) == _kind_of(places) == _kind_of(of_form):
         return None
     columns = []
-    is_fine = False
     for one, short in zip(places.numbers, of_form.numbers, strict=True):
         text = _PLAIN.fullmatch(form[short.start : short.end].lower())
         run = form.count(b"0", 0, short.start)
         if text is None or len(_RUN.findall(plain, 0, one.start)) != run:
             return None
         columns.append(Column(one.name, -one.times if text[1] else one.times, run, text[2]))
-        is_fine |= one.name == "elapsed" and b"." in text[2]
-    return LoopColumns(tuple(columns), of_form, is_fine)
+    return LoopColumns(tuple(columns), of_form)
 
 
 def _kind_of(places: Places) -> Places:
@@ -72,19 +69,19 @@ def marks(
         for run in range(column.run, last + 1):
             is_long |= numbers.digits(run) > (EXPONENT if run == last and b"e" in column.form else _DIGITS)
         values[column.name] = numbers.decimal(column.run, column.form) * column.times
-    took = np.sum([values[name] for name in TOOK if name in values], axis=0).tolist() if "took" in values else _NONE
-    where = loop.places
     told = map(
         Mark,
         *(values[name].astype(np.int64).tolist() if name in values else _NONE for name in WHOLE),
         values["loss"].tolist() if "loss" in values else _NONE,
-        took,
-        *(values[name].tolist() if name in values else _NONE for name in ("own", "elapsed")),
-        repeat(where.loss_name),
-        repeat(where.counts_samples),
-        [writer_of(place.line) for place in places] if where.has_writer else _NONE,
-        repeat(where.is_stamped),
-        repeat(loop.is_fine, len(places)),
+        *(
+            np.sum([values[part] for part in parts if part in values], axis=0).tolist()
+            if parts[-1] in values
+            else _NONE
+            for parts in SUMS
+        ),
+        *(values[name].tolist() if name in values else _NONE for name in ALONE),
+        [writer_of(place.line) for place in places] if loop.places.has_writer else _NONE,
+        repeat(loop.places, len(places)),
     )
     for place, mark, long in zip(places, told, is_long.tolist(), strict=True):
         yield place.number, place.line, None if long else mark

@@ -12,6 +12,7 @@ from nccl_doctor.formats.training.steps.step_formats import Fields, Find, Place,
 from nccl_doctor.formats.training.steps.step_series import Series
 
 NAME = "own-loop"
+_EPOCH = 5  # lines that an epoch has at least
 LEAST = 8  # lines from which on such a series is taken for a training loop
 _VALUE = rb"[\"']?[ \t]{0,3}[:=]?[ \t]{0,3}[\"']?(\d[\d,]{0,18}(?:\.\d{1,20})?(?:e[+-]?\d{1,3})?)[ \t]?([kKM](?![A-Za-z])|ms\b)?"
 _OWN_STEP = compiled(
@@ -232,9 +233,13 @@ TOOLS = tuple(
 
 
 def is_loop(series: Series) -> bool:
-    """Whether a series is that of a training loop: long enough, and no clock that counts up to the end or down to it."""
+    """Whether a series is that of a training loop: long enough, and no clock that counts up to the end or down to it.
+
+    A clock may begin again with each epoch.
+    """
     seconds = series.seconds()
-    clock = len(seconds) >= LEAST and (
-        all(a < b for a, b in pairwise(seconds)) or all(a > b for a, b in pairwise(seconds))
-    )
-    return series.points >= LEAST and not clock
+    if len(seconds) < LEAST:
+        return series.points >= LEAST
+    falls = [(a, b) for a, b in pairwise(seconds) if a >= b]
+    counts_up = _EPOCH * len(falls) < len(seconds) and all(b < a / 2 for a, b in falls)
+    return not counts_up and not all(a > b for a, b in pairwise(seconds))
