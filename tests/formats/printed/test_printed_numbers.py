@@ -77,6 +77,7 @@ def read(text: str) -> tuple[Facts, dict[str, PrintedNumber]]:
         ("Figure Of Merit    2.5e+08 [Num Segments / Time]", [("Figure Of Merit", "", 2.5e8)]),
         ("FOM_Solve: nnz * iterations / Solve Phase Time: 1.5e+10", [("FOM_Solve", "", 1.5e10)]),
         ("Total time cost 133.5s", [("Total time cost", "s", 133.5)]),
+        ("INFO:root:07:46:54 Time cost=183.25s", [("Time cost", "s", 183.25)]),
         ("send_wait_times: 5, scaling-time-constant = 4, max_time: 7", []),
         ("completed_requests_per_min: 21.5", [("completed_requests_per_min", "", 21.5)]),
     ],

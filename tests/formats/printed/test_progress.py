@@ -32,6 +32,10 @@ FINE, DATE, DAY = "%Y-%m-%d %H:%M:%S.%f", "%Y-%m-%d %H:%M:%S", "%H:%M:%S.%f"
     ("line", "seconds"),
     [
         (lambda n: f"{at(4 * n, FINE)} INFO fit.py:3 step {10 * n} loss {9 - n / 10}", 0.4),
+        (
+            lambda n: f"INFO:root:{at(4 * n, '%H:%M:%S')} [step {100 * n}] loss={9 - n / 10}",
+            0.04,
+        ),  # of logging.basicConfig
         (lambda n: f"[{at(25 * n, DATE)}] [{n + 1}/40] loss: {9 - n / 10}", 25.0),
         (lambda n: f"[{at(4 * n, DATE)}] [{n + 1}/40] loss: {9 - n / 10}", 4.0),  # three lines at a time
         (lambda n: f"{at(4 * n, DAY)} Epoch 1/3 Batch {20 * n}/800 Loss {9 - n / 10} Acc 0.5", 0.2),  # over midnight
