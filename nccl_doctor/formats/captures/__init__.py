@@ -63,6 +63,7 @@ FORMATS = (
         ),
         inside=(
             b"PID %CPU",
+            b" MEM USAGE / LIMIT",
             b"PID  PPID",
             b"PID    PPID",
             b" STAT ",

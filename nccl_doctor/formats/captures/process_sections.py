@@ -1,4 +1,4 @@
-"""Lists of processes: `ps aux`, `ps -ef`, `ps -eo pid,stat,wchan,args`, the rows of `top -b`.
+"""Lists of processes: `ps aux`, `ps -ef`, `ps -eo pid,stat,wchan,args`, the rows of `top -b`; what containers use: `docker stats`.
 
 The reader is `host_commands`; `host_sections` says what a part is.
 """
@@ -118,4 +118,31 @@ def _number(text: str) -> float | None:
     return value if 0 <= value < 1e7 else None
 
 
-SECTIONS: tuple[type[Section], ...] = (Processes,)
+class ContainerStats(Section):
+    """`docker stats`, also with `--no-stream`, and `podman stats`: processors and memory of each container; of several screens the most.
+
+    Source: cli/command/formatter/stats.go of Docker, cmd/podman/containers/stats.go::
+
+        4f1c2d3e4a5b   train-0   802.53%   210.4GiB / 503.5GiB   41.79%   1.2MB / 3.4GB   0B / 0B   812
+    """
+
+    BEGINS = re.compile(r"(?:CONTAINER(?: ID)?|ID) {2,80}(?:NAME {2,80})?CPU % {2,40}MEM USAGE ?/ ?LIMIT {2,40}MEM % ")
+    _ROW = re.compile(
+        r"(?P<id>[0-9a-f]{12,64}|\S{1,80}) {2,80}(?:(?P<name>\S{1,80}) {2,80})?(?P<cpu>\d{1,7}(?:\.\d{1,4})?)% {2,40}"
+        r"[\d.]{1,12} ?[kKMGT]?i?B / [\d.]{1,12} ?[kKMGT]?i?B {2,40}(?P<memory>\d{1,3}(?:\.\d{1,4})?)% "
+    )
+
+    def take(self, text: str, number: int) -> bool:
+        """Use a line."""
+        if self.BEGINS.match(text):
+            return True
+        row = self._ROW.match(text)
+        if row is None:
+            return not text.strip()
+        name = row["name"] or row["id"]
+        self.number("docker stats", f"CPU of {name}", float(row["cpu"]), "%", (number, text))
+        self.number("docker stats", f"memory of {name}", float(row["memory"]), "%", (number, text))
+        return True
+
+
+SECTIONS: tuple[type[Section], ...] = (Processes, ContainerStats)

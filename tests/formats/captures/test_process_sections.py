@@ -84,3 +84,26 @@ def test_a_list_that_was_cut_or_is_none_says_only_what_it_shows() -> None:
     assert [(None, 70211, "ada", "python tr", None, None, None, None, 1)] == analyze.read_text(cut).query(LISTED)
     text = "USER         PID %CPU %MEM    VSZ   RSS TTY      STAT START   TIME COMMAND\nada\n70211 70212 x\n"
     assert [] == analyze.read_text(text).query(LISTED)
+
+
+def test_docker_stats_shows_the_most_of_each_container() -> None:
+    title = "CONTAINER ID   NAME      CPU %      MEM USAGE / LIMIT     MEM %     NET I/O         BLOCK I/O   PIDS\n"
+    row = "{id}   {name:<7}   {cpu:<8}   210.4GiB / 503.5GiB   {memory:<7}   1.2MB / 3.4GB   0B / 0B     812\n"
+    facts = analyze.read_text(
+        "root@gpu:~# docker stats\n"
+        + title
+        + row.format(id="4f1c2d3e4a5b", name="train-0", cpu="1250.50%", memory="41.75%")
+        + row.format(id="5f1c2d3e4a5c", name="train-1", cpu="12.25%", memory="41.50%")
+        + "\x1b[2J\x1b[H"
+        + title
+        + row.format(id="4f1c2d3e4a5b", name="train-0", cpu="1300.00%", memory="40.00%")
+        + row.format(id="5f1c2d3e4a5c", name="train-1", cpu="--", memory="--")
+    )
+    assert [
+        ("CPU of train-0", 1300.0),
+        ("CPU of train-1", 12.25),
+        ("memory of train-0", 41.75),
+        ("memory of train-1", 41.5),
+    ] == facts.query(
+        "SELECT name, max(value) FROM host_number WHERE command = 'docker stats' AND unit = '%' GROUP BY name ORDER BY name"
+    )
