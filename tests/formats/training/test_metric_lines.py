@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from nccl_doctor.app import analyze
-from nccl_doctor.facts.tables import Measure, Steady
+from nccl_doctor.facts.tables import Measure, Steady, Step
 
 OLMO = (
     "[step={step}/900,epoch=1,eta=0:12:00]\n    optim/total grad norm=1.203\n    throughput/device/{key}={rate:,.0f}\n"
@@ -22,6 +22,18 @@ def test_metrics_of_olmo_on_lines_of_their_own(tmp_path: Path, key: str) -> None
     _, facts, _ = analyze.analyze([str(path)])
     (speed,) = facts.rows(Steady)
     assert 12_300 == pytest.approx(speed.rate, rel=0.001)
+    assert list(range(10, 900, 10)) == [step.step for step in facts.rows(Step)]
+
+
+def test_the_number_of_a_step_far_above_is_not_taken(tmp_path: Path) -> None:
+    path = tmp_path / "train.log"
+    path.write_text(
+        "[batch=10/900]:\n\t Train throughput/samples_per_sec: 120.5\n"
+        + "words\n" * 400
+        + "\t Train throughput/samples_per_sec: 121.5\n[step=x/900,epoch=1]\n"
+    )
+    _, facts, _ = analyze.analyze([str(path)])
+    assert [10, None] == [step.step for step in facts.rows(Step)]
 
 
 def test_the_time_of_a_step_that_mindspore_prints_at_the_end_of_an_epoch(tmp_path: Path) -> None:

@@ -21,6 +21,7 @@ from nccl_doctor.formats.training.run_settings import Settings
 from nccl_doctor.formats.training.steps.last_loss import LINES, LastLoss
 from nccl_doctor.formats.training.steps.loss_scale import Losses
 from nccl_doctor.formats.training.steps.loss_values import LossValues
+from nccl_doctor.formats.training.steps.programs.step_numbers import StepNumbers
 from nccl_doctor.formats.training.steps.programs.trainer_dicts import TrainerDicts
 from nccl_doctor.formats.training.steps.step_blocks import BlockSteps, Forms
 from nccl_doctor.formats.training.steps.step_columns import Steps
@@ -29,6 +30,7 @@ from nccl_doctor.formats.training.steps.step_launch import Launch
 from nccl_doctor.formats.training.steps.step_places import (
     COMM,
     KINDS,
+    NUMBERED,
     REDUCED,
     SETTINGS,
     STAMPS,
@@ -85,6 +87,7 @@ class _Reader:
         self._forms = Forms()
         self._recent = RecentLines()
         self._ends = 0  # lines of the last block
+        self._numbers = StepNumbers()
         self._overflows: list[tuple[bytes, int]] = []  # lowered loss scales that were not taken yet
         # of one launch
         self._launch = Launch(self._recent)
@@ -159,6 +162,8 @@ class _Reader:
             if written.form.tool.name == BAR:
                 label = self._labels.setdefault(written.form.fields.label, len(self._labels))
                 steps.put("label", written.rows, label)
+            elif "step" not in written.steps:
+                self._numbers.fill(steps, written.rows, read.batch.numbers)
         self.understood += sum(len(rows) for _, rows, _ in read.losses)
         self.values.take(read.losses, read.batch.text, read.batch.numbers)
         if read.losses and not self._dicts.is_full:
@@ -178,6 +183,8 @@ class _Reader:
         elif literal in KINDS:
             if len(self.events) < _MAX_EVENTS:
                 self.events.append((number, KINDS[literal], line))
+        elif literal in NUMBERED:
+            self._numbers.note(line, number)
         elif literal in Losses.LITERALS:
             self._overflows.append((line, number))
         elif literal in REDUCED:

@@ -49,6 +49,7 @@ _EVENTS = (
     (b", val loss ", "evaluation"),
 )
 STAMPS = b"BatchTimestamp<batch_index: "
+NUMBERED = b"[step=", b"[batch="  # a line of OLMo-core and of Composer that numbers the step whose metrics follow
 COMM = b"| comm op: "
 REDUCED = b"ward_allreduce: ", b" bwd_allreduce: "
 TOTAL = b"total images/sec: "
@@ -66,7 +67,7 @@ _TOOLS = {
 KINDS = dict(_EVENTS)
 SETTINGS = frozenset((*run_settings.LITERALS, *layout.LITERALS))
 _AGAIN = SETTINGS.union(REDUCED)  # of a line all of them are looked at
-_BESIDE_STEPS = _AGAIN.union(Losses.LITERALS, (STAMPS,))
+_BESIDE_STEPS = _AGAIN.union(Losses.LITERALS, NUMBERED, (STAMPS,))
 _TOGETHER = 1 << 14  # lines whose forms are looked for together
 _NCCL = compiled(rb"NCCL (?:INFO|TRACE|WARN) ")  # NCCL's `[0]` is a GPU, and what `took 3 ms` in its lines is no step
 LITERALS = sorted(
@@ -76,6 +77,7 @@ LITERALS = sorted(
         *SETTINGS,
         STAMPS,
         COMM,
+        *NUMBERED,
         *REDUCED,
         TOTAL,
         loss_values.LITERAL,
