@@ -5,21 +5,32 @@ from nccl_doctor.formats.declaration import Reading
 from nccl_doctor.formats.printed.named_numbers import numbers_of_line
 from nccl_doctor.formats.printed.series import NumberSeries, Place
 from nccl_doctor.formats.printed.unit_tables import UnitTables
-from nccl_doctor.formats.printed.units import is_work_rate
+from nccl_doctor.formats.printed.units import is_result, is_work_rate
 from nccl_doctor.inputs.blocks import blocks
 from nccl_doctor.inputs.streams import Readable
 
 _BLOCK = 1 << 20
 _LONGEST = 400  # bytes of a line
 _LINES = 200_000  # that tell a rate
-_WORDS = (b"hroughput", b"HROUGHPUT", b"/s")
+_WORDS = (
+    b"hroughput",
+    b"HROUGHPUT",
+    b"/s",
+    b"FLOPS",
+    b"flops",
+    b"Flops",
+    b"FOM",
+    b"igure of",
+    b"igure Of",
+    b"Performance:",
+)
 _OF_LIBRARIES = b"NCCL "  # their lines tell speeds of links
 _OF_BENCHMARKS = ("active_test", "bench_run", "copy_test")  # tables of readers that know the titles of theirs
 _READ_IN = "SELECT 1 FROM {} t JOIN evidence e ON e.id = t.ref WHERE e.file = ? LIMIT 1"
 
 
 def read_format(stream: Readable, name: str, facts: Facts) -> Reading:
-    """Read how much work was done in a second, where the unit says of what, and tables whose titles name units.
+    """Read how much work was done in a second, where the unit says of what, results of programs, and tables whose titles name units.
 
     Source: programs of anybody's own::
 
@@ -46,7 +57,7 @@ def read_format(stream: Readable, name: str, facts: Facts) -> Reading:
                 continue
             took = False
             for of, unit, value in numbers_of_line(line):
-                if is_work_rate(unit):
+                if is_work_rate(unit) or (not known and is_result(of, unit)):
                     took |= series.add(of, unit, value, Place(lines, line))
             used += took
         lines -= block.data.endswith(b"\n") or not block.data

@@ -61,6 +61,10 @@ _CLOCK_NAME = compiled(
 _SUFFIX = compiled(r"(?i)[_ (\[](ms|us|ns|s|sec|secs|seconds)[)\]]?\Z")
 
 
+_MERIT = compiled(r"(?i)figure of merit|fom(?:_\w{1,20})?")
+_RESULT = compiled(r"(?i)[kmgtp]?(?:flops?|f)(?:/s|s)|[gtp]?flops|ns/day|timesteps/s")
+
+
 def is_rate(unit: str) -> bool:
     """Whether a word is the unit of a rate: `images/s`, `GB/sec`, `FPS`."""
     return unit.lower() in _RATES
@@ -69,6 +73,11 @@ def is_rate(unit: str) -> bool:
 def is_work_rate(unit: str) -> bool:
     """Whether a unit counts what a job works on in a second: `images/s`, `tokens/sec/gpu`; not bytes, and not what hardware can do."""
     return is_rate(unit) and unit.lower().partition("/")[0] in _WORK and "/" in unit
+
+
+def is_result(name: str, unit: str) -> bool:
+    """Whether a number is what a program of high-performance computing is run for: a figure of merit, flops, simulated time."""
+    return _MERIT.fullmatch(name) is not None or (unit.lower() in _RATES and _RESULT.match(unit) is not None)
 
 
 def is_time(unit: str) -> bool:

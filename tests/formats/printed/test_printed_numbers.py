@@ -76,6 +76,11 @@ def read(text: str) -> tuple[Facts, dict[str, PrintedNumber]]:
         ("Figure of Merit (FOM): nnz / (Setup + 3 * Solve) 2.5e+09", [("Figure of Merit", "", 2.5e9)]),
         ("Figure Of Merit    2.5e+08 [Num Segments / Time]", [("Figure Of Merit", "", 2.5e8)]),
         ("FOM_Solve: nnz * iterations / Solve Phase Time: 1.5e+10", [("FOM_Solve", "", 1.5e10)]),
+        ("Performance:      123.5        0.194", [("Performance", "ns/day", 123.5)]),  # of GROMACS
+        (
+            "Performance: 12.5 ns/day, 1.9 hours/ns, 144.5 timesteps/s",
+            [("Performance", "ns/day", 12.5), ("", "timesteps/s", 144.5)],
+        ),
         ("Total time cost 133.5s", [("Total time cost", "s", 133.5)]),
         ("INFO:root:07:46:54 Time cost=183.25s", [("Time cost", "s", 183.25)]),
         ("send_wait_times: 5, scaling-time-constant = 4, max_time: 7", []),
@@ -179,6 +184,23 @@ def test_a_table_with_units_in_the_log_of_a_job(tmp_path: Path) -> None:
     )
     _, facts, _ = analyze.analyze([str(tmp_path / "job.log")])
     assert {"latency": 8, "BW": 8} == {row.name: row.n for row in facts.rows(PrintedNumber)}
+
+
+@pytest.mark.parametrize(
+    ("line", "shown"),
+    [
+        ("GFLOP/s rate:         81234.5 GF/s", "GFLOP/s rate 81,234 GF/s"),
+        ("Figure of Merit (FOM): nnz / (Setup + 3 * Solve) 2.5e+09", "Figure of Merit 2,500,000,000"),
+        ("Performance:      123.5        0.194", "Performance 123.5 ns/day"),
+    ],
+)
+def test_the_result_of_a_program_in_the_log_of_a_job(tmp_path: Path, line: str, shown: str) -> None:
+    (tmp_path / "job.log").write_text(
+        f"srun: job 42 has been allocated resources\n                 (ns/day)    (hour/ns)\n{line}\n"
+        "srun: error: node01: task 3: Exited with exit code 1\n"
+    )
+    report, _, _ = analyze.analyze([str(tmp_path / "job.log")])
+    assert shown in " ".join(report.job_lines)
 
 
 def test_a_table_of_a_benchmark_that_a_reader_knows_is_read_once(tmp_path: Path) -> None:
