@@ -26,6 +26,7 @@ _NOT_A_HOST = compiled(
     r"(?:en|eth|ib|roce|rdma|irdma-roce|wl)(?:p\d{1,5})?(?:p\d{1,3}s\d{1,3}|x[0-9a-f]{12})[a-z0-9]{0,12}|"
     r"ext4-fs|nvidia-nvswitch\d+|x86(?:_64)?|(?:i|e)\d{3,4}e?|l[1-4]|b?float\d+|utf-\d+|iso-.*|sha-?\d+|cuda-.*|p2p|h2d|"
     r"d2h|d2d|h2h|s3|ec2|v-\d|c10d?|i2c|k8s|base64|lib.*|(?:slurm|srun|sbatch|mpi|orte|prte|pmix).*)"
+    r"|[A-Z][a-z]{1,30}[A-Z][A-Za-z]{1,60}-\d{10}"  # a rule of SageMaker, with the second in which its job was made
     r"|[A-Z]{1,2}\d{1,4}[A-Z]?|.*\.(?:\d+|py|so|cc|cpp|cu|c|h|hpp|sh|ya?ml|json|txt|log|out|err|pt|ko|conf|xml|rs|go)"
 )
 # `gpu7: 97 %` is about a device; in front of what programs print as whole lines, `gpu7` is a node.

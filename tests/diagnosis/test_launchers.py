@@ -58,3 +58,12 @@ def test_what_came_before_a_restart_comes_first(tmp_path: Path, fault: str, then
     second = next((one for one in report.findings if one.name == then), None)
     assert (then is None) == (second is None)
     assert second is None or first.role == "cause" or first.rule not in second.explained_by
+
+
+def test_the_plug_in_that_started_no_container_comes_before_the_end_of_the_rank(tmp_path: Path) -> None:
+    report = report_of(
+        tmp_path,
+        job_log="slurmstepd: error: pyxis: couldn't start container\nsrun: error: n1: task 0: Exited with exit code 1\n",
+    )
+
+    assert ["launch-failed", "rank-exited"] == [finding.name for finding in report.findings]

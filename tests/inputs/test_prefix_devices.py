@@ -69,3 +69,15 @@ def test_hosts_with_similar_names_stay_hosts(line: str) -> None:
 )
 def test_names_of_jobs_of_fio_are_no_hosts(line: str) -> None:
     assert split(line)[0].host is None
+
+
+def test_a_rule_of_sagemaker_is_no_host() -> None:
+    line = "ProfilerReport-1700000000: InProgress"
+
+    assert (None, line) == (split(line)[0].host, split(line)[1])
+
+
+def test_the_role_of_torchrun_may_be_the_node() -> None:
+    label, text = split('[node01:3]:  File "/opt/train.py", line 42, in main')
+
+    assert ("node01", 3, '  File "/opt/train.py", line 42, in main') == (label.host, label.local_rank, text)
