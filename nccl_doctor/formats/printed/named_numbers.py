@@ -17,9 +17,13 @@ _MERIT = compiled(  # of CORAL's benchmarks: `Figure of Merit (FOM): nnz / (Setu
     rb"(?i)(?<!the )\b(?P<name>figure of merit|fom(?:_\w{1,20})?)\b.{0,200}?[ \t:=]"
     rb"(?P<value>\d{1,15}(?:\.\d{1,20})?(?:e[+-]?\d{1,3})?)[ \t]{0,9}(?:[\[(].{0,100})?\r?\Z"
 )
+_GROMACS = compiled(  # below the title `(ns/day)    (hour/ns)`
+    rb"Performance: {2,20}(\d{1,9}\.\d{1,9}) {2,20}\d{1,9}\.\d{1,9}\s{0,4}\Z"
+)
 _TIMES = {None: 1.0, b"k": 1e3, b"K": 1e3, b"M": 1e6, b"G": 1e9}
 _FRONT = compiled(
-    rb"\[[^\]\n]{0,60}\]|[\])]|[\d:,.TZ/ -]{6,40}|[A-Za-z]{1,20}:[ \t]|INFO|DEBUG|WARNING|[-|>* \t]{1,20}"
+    rb"(?:INFO|DEBUG|WARNING):\w{1,20}:|\[[^\]\n]{0,60}\]|[\])]|"
+    rb"(?:[\d:,./ -]|[TZ](?![A-Za-z])){6,40}|[A-Za-z]{1,20}:[ \t]|INFO|DEBUG|WARNING|[-|>* \t]{1,20}"
 )
 _SOURCE = compiled(rb"[\w./-]{1,200}\.(?:cc|cpp|cu|hpp|h|py|go|rs)\b:?\d{0,7}\]?")  # where a logger stands in a program
 _LONE_NUMBER = compiled(r"(?<![\w.,])\d[\d.,]{0,30}(?![\w.])")
@@ -76,6 +80,9 @@ def measured(line: bytes) -> Iterator[Measured]:
         return
     if (merit := _MERIT.search(line)) is not None:
         yield Measured(merit["name"].decode(), "", merit["value"], 1.0, merit.start("value"))
+        return
+    if (simulated := _GROMACS.match(line)) is not None:
+        yield Measured("Performance", "ns/day", simulated[1], 1.0, simulated.start(1))
         return
     end = 0
     line = plain_numbers(line)

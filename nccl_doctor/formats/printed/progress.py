@@ -21,7 +21,7 @@ from nccl_doctor.formats.training.steps.step_series import Series, stamp_of
 _LONGEST = 4096  # bytes of a line that a loop prints
 LEAST = 5  # lines from which on they are a training loop
 _MOST = 1024  # rows of a run
-_STAMPED = re.compile(r"(?<![\d:])(\d{1,2}):(\d\d):(\d\d)(?:[.,](\d{1,6}))?(?![\d:])")
+_STAMPED = re.compile(r"(?<!\d)(?<!\d:)(\d{1,2}):(\d\d):(\d\d)(?:[.,](\d{1,6}))?(?![\d:])")
 _STEPS = Tool(b"", "own-loop", "samples/s", "job")
 _EPOCHS = Tool(b"", epoch_lines.NAME, epoch_lines.UNIT, "job")
 _EVALUATED = ("val", "eval", "test", "valid")
