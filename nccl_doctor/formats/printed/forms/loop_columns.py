@@ -71,7 +71,7 @@ def marks(
         values[column.name] = numbers.decimal(column.run, column.form) * column.times
     told = map(
         Mark,
-        *(values[name].astype(np.int64).tolist() if name in values else _NONE for name in WHOLE),
+        *(np.where(is_long, 0, values[name]).astype(int).tolist() if name in values else _NONE for name in WHOLE),
         values["loss"].tolist() if "loss" in values else _NONE,
         *(
             np.sum([values[part] for part in parts if part in values], axis=0).tolist()

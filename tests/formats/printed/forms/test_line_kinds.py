@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 from unittest import mock
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -107,3 +108,13 @@ def test_forms_are_remembered_up_to_a_number() -> None:
     words = ["".join(letters) for letters in itertools.product("abcdefgh", repeat=5)]
     list(known.of_lines("\n".join(words).encode()))
     assert len(known._known) <= line_kinds._MOST < len(words)
+
+
+@pytest.mark.filterwarnings("error")
+def test_numbers_too_long_for_columns_are_read_alone() -> None:
+    text = ["step 1 loss 2.0 took 0.5 s"] * 9 + [
+        "step 12345678901234567890123 loss 1.0 took 0.5 s",
+        "step 2 loss 1.5 took 0.5 s",
+    ]
+    (loss,) = rows("\n".join(text))["scalar"]
+    assert loss[2] == len(text)
