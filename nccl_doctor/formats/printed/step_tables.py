@@ -24,7 +24,6 @@ _COLUMNS = 40
 _LONGEST = 600  # bytes of a line
 _TABLES = 8  # of one file
 _STEP_WORD = compiled(rb"(?i)(?<![a-z])(?:step|iter|iteration)s?(?![a-z])")
-_PARTS = (b"tep", b"ter", b"TEP", b"TER")  # of such a word
 _STEP = re.compile(r"(?i)(?:global[_ ]?|train[_ ]?)?(?:step|iter|iteration)s?")
 _WORKER = re.compile(r"(?i)(?:global_)?rank|host(?:name)?|node")
 _CELL = re.compile(r"[^\s|]\S{0,60}(?: \([^()\s]{1,20}\))?")
@@ -130,7 +129,8 @@ class _Printed:
 
 def titles_of(line: bytes) -> list[str] | None:
     """The titles of a table of steps with a time, a rate or a loss; None for another line."""
-    if not any(part in line for part in _PARTS) or _STEP_WORD.search(line) is None:
+    has_part = b"tep" in line or b"ter" in line or b"TEP" in line or b"TER" in line
+    if not has_part or _STEP_WORD.search(line) is None:
         return None
     text = line.decode("utf-8", "replace").strip()
     if "|" in text:
