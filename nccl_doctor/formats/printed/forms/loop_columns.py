@@ -6,31 +6,19 @@ from typing import NamedTuple
 
 import numpy as np
 
-from nccl_doctor.common.expressions import compiled
-from nccl_doctor.formats.printed.forms.number_columns import EXPONENT, has_long_run
+from nccl_doctor.formats.printed.forms.digit_runs import DigitRuns, digit_runs, has_long_run
 from nccl_doctor.formats.printed.loop_marks import ALONE, LLM_C, SUMS, WHOLE, Mark, Places, places_of, writer_of
 from nccl_doctor.formats.printed.series import Place
 from nccl_doctor.formats.training.lines.line_numbers import Floats, TextNumbers, Texts
 
-_RUN = compiled(rb"\d+")
-_PLAIN = compiled(rb"(-?)(0(?:\.0)?(?:e[+-]?0)?)")
 _DIGITS = 9  # of a run, in the expressions of all numbers
 _NONE = repeat(None)
-
-
-class Column(NamedTuple):
-    """Where each line of a form has one number."""
-
-    name: str
-    times: float
-    run: int  # of digits in the line, with which it begins
-    form: bytes  # with each run of digits as one 0: `0.0e-0`
 
 
 class LoopColumns(NamedTuple):
     """What each line of a form tells, and where."""
 
-    columns: tuple[Column, ...]
+    numbers: tuple[tuple[str, DigitRuns], ...]  # parts of a mark
     places: Places
 
 
@@ -42,14 +30,13 @@ def loop_columns_of(line: bytes, plain: bytes, form: bytes) -> LoopColumns | Non
     places, of_form = places_of(plain), places_of(form)
     if LLM_C.match(form) or not _kind_of(places_of(line)) == _kind_of(places) == _kind_of(of_form):
         return None
-    columns = []
+    numbers = []
     for one, short in zip(places.numbers, of_form.numbers, strict=True):
-        text = _PLAIN.fullmatch(form[short.start : short.end].lower())
-        run = form.count(b"0", 0, short.start)
-        if text is None or len(_RUN.findall(plain, 0, one.start)) != run:
+        where = digit_runs(plain, one.start, form, short.start, short.end, one.times)
+        if where is None:
             return None
-        columns.append(Column(one.name, -one.times if text[1] else one.times, run, text[2]))
-    return LoopColumns(tuple(columns), of_form)
+        numbers.append((one.name, where))
+    return LoopColumns(tuple(numbers), of_form)
 
 
 def _kind_of(places: Places) -> Places:
@@ -64,11 +51,9 @@ def marks(
     texts = Texts(lines)
     numbers, is_long = TextNumbers(texts, np.arange(len(lines))), has_long_run(texts)
     values: dict[str, Floats] = {}
-    for column in loop.columns:
-        last = column.run + column.form.count(b"0") - 1
-        for run in range(column.run, last + 1):
-            is_long |= numbers.digits(run) > (EXPONENT if run == last and b"e" in column.form else _DIGITS)
-        values[column.name] = numbers.decimal(column.run, column.form) * column.times
+    for name, where in loop.numbers:
+        is_long |= where.are_long(numbers, _DIGITS)
+        values[name] = where.values(numbers)
     told = map(
         Mark,
         *(np.where(is_long, 0, values[name]).astype(int).tolist() if name in values else _NONE for name in WHOLE),

@@ -7,26 +7,20 @@ from typing import NamedTuple
 import numpy as np
 
 from nccl_doctor.common.expressions import compiled
-from nccl_doctor.common.text_keys import Flags
+from nccl_doctor.formats.printed.forms.digit_runs import DigitRuns, digit_runs, has_long_run
 from nccl_doctor.formats.printed.named_numbers import measured, plain_numbers
 from nccl_doctor.formats.printed.series import NumberSeries, Place
-from nccl_doctor.formats.training.lines.line_numbers import Floats, TextNumbers, Texts
+from nccl_doctor.formats.training.lines.line_numbers import TextNumbers, Texts
 
-EXPONENT = 3  # digits
-_DIGITS = 15  # of a number
-_RUN = compiled(rb"\d+")
-_PLAIN = compiled(rb"0(?:\.0)?(?:e[+-]?0)?")
 _NAMED_DIGIT = compiled(r"\d")
 
 
 class Column(NamedTuple):
-    """Where each line of a form has one number."""
+    """A number of each line of a form."""
 
     name: str
     unit: str
-    times: float
-    run: int  # of digits in the line, with which it begins
-    form: bytes  # with each run of digits as one 0: `0.0e-0`
+    where: DigitRuns
 
 
 def columns_of(line: bytes, plain: bytes, form: bytes) -> tuple[Column, ...] | None:
@@ -42,13 +36,12 @@ def columns_of(line: bytes, plain: bytes, form: bytes) -> tuple[Column, ...] | N
         return None
     for one, short in zip(of_plain, of_form, strict=True):
         end = short.start + len(short.text)
-        run = form.count(b"0", 0, short.start)
+        where = digit_runs(plain, one.start, form, short.start, end, one.times)
         # 1,234 is one number, and 12,5 are two
         has_comma = form[short.start - 2 : short.start] == b"0," or form[end : end + 2] == b",0"
-        is_odd = has_comma or _PLAIN.fullmatch(short.text.lower()) is None
-        if is_odd or _NAMED_DIGIT.search(one.name) is not None or len(_RUN.findall(plain, 0, one.start)) != run:
+        if where is None or has_comma or _NAMED_DIGIT.search(one.name) is not None:
             return None
-        columns.append(Column(one.name, one.unit, one.times, run, short.text.lower()))
+        columns.append(Column(one.name, one.unit, where))
     return tuple(columns)
 
 
@@ -59,8 +52,7 @@ def add_columns(
     texts = Texts(lines)
     numbers, is_long = TextNumbers(texts, np.arange(len(places))), has_long_run(texts)
     for column in columns:
-        if b"e" in column.form:
-            is_long |= numbers.digits(column.run + column.form.count(b"0") - 1) > EXPONENT
+        is_long |= column.where.are_long(numbers)
     long: list[Place] = []
     if is_long.any():
         long = list(compress(places, is_long.tolist()))
@@ -71,14 +63,5 @@ def add_columns(
             return 0, long
     took = np.zeros(len(places), bool)
     for column in columns:
-        values: Floats = numbers.decimal(column.run, column.form) * column.times
-        took |= series.add_many(column.name, column.unit, values, places)
+        took |= series.add_many(column.name, column.unit, column.where.values(numbers), places)
     return int(took.sum()), long
-
-
-def has_long_run(texts: Texts) -> Flags:
-    """Which lines have a run of more digits than a number may have."""
-    found = np.zeros(len(texts.first), bool)
-    runs = np.flatnonzero(texts.end - texts.begin > _DIGITS)
-    found[np.searchsorted(texts.first, runs, "right") - 1] = True
-    return found
