@@ -29,6 +29,8 @@ _NUMBERS = {
 }  # column -> what a copy adds
 _IP = re.compile(r"\b(\d{1,3})\.(\d{1,3})\.(\d{1,3})\.(\d{1,3})\b")
 _LINES = 1_000_000  # of a copy
+_PROCESS = re.compile(r"(?<=\w:)(\d+):(\d+)(?=[ :]\[)")  # as NCCL names it, behind its host
+_UPTIME = re.compile(r"\[(\d{3,6})\.(\d{6})\]")  # of the kernel
 
 
 def steps(facts: Facts, query: str, params: dict[str, Any] | None = None) -> int:
@@ -86,6 +88,16 @@ def called(run: Callable[[], object]) -> int:
     finally:
         sys.setprofile(before)
     return calls
+
+
+def restarted(log: str, times: int) -> str:
+    """A log in which as many processes of the same hosts print the same, one after the other, and the kernel does so later."""
+
+    def copy(number: int) -> str:
+        text = _PROCESS.sub(lambda found: f"{int(found[1]) + 1000 * number}:{int(found[2]) + 1000 * number}", log)
+        return _UPTIME.sub(lambda found: f"[{int(found[1]) + number}.{found[2]}]", text)
+
+    return "\n".join(map(copy, range(times)))
 
 
 def add_copies(

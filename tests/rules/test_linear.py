@@ -13,7 +13,7 @@ from nccl_doctor.rules import loader
 from nccl_doctor.rules.row_sources import Present
 from nccl_doctor.rules.schema import GROUPS, Example, Rule
 from nccl_doctor.simulate import Spec, write_log
-from tests.helpers.scaling import TICK, add_copies, counted, steps, traced_lines
+from tests.helpers.scaling import TICK, add_copies, counted, restarted, steps, traced_lines
 
 SMALL = 16  # copies of the facts of an example; four times as many are compared with it
 RATIO = 4.5
@@ -27,6 +27,7 @@ FAULTS = (
     "rank-crash",
     "nccl-version-mismatch",
 )
+STARTS = 60  # of the processes of an example's log; four times as many are compared with it
 CONSTANT = 4_000  # steps: what a query takes whatever it reads
 
 
@@ -53,6 +54,19 @@ def test_four_times_the_facts_of_an_example_take_four_times_the_steps(group: str
 
 def _fires(example: Example) -> bool:
     return bool(example.expect)
+
+
+@pytest.mark.parametrize("group", GROUPS)
+def test_four_times_the_processes_of_the_same_hosts_take_four_times_the_steps(group: str) -> None:
+    found: list[str] = []
+    for rule in (rule for rule in loader.load_rules() if rule.group == group):
+        for example in [example for example in rule.example if example.log and example.expect][:1]:
+            small, large = (analyze.read_text(restarted(example.log, times)) for times in (STARTS, 4 * STARTS))
+            present = Present(large)
+            for asked in loader.load_rules():
+                if present.may_return(asked.row_sources):
+                    found += problems(asked, small, large, f"the processes of {rule.id}, example {example.name!r}")
+    assert [] == found
 
 
 @functools.cache

@@ -110,12 +110,15 @@ class _Reader:
     def _read(self, places: Places) -> None:
         others = places.other_lines()
         places = places.without(others)
+        every: Places | None = None  # found once for all launches that begin in this block
         noted = -1  # piece
         for other in others:
             if other.word in SETTINGS:
                 if other.piece != noted:  # all settings of a piece are taken at once
-                    left = self._setting(other, places)
-                    places = left if left is places else left.without(others)
+                    begins, places = self._setting(other, places)
+                    if begins:
+                        every = every or places.with_guesses().without(others)
+                        places = every.before(other.place)[1]
                 noted = other.piece
             elif other.word == STAMPS:
                 places = self._take(places, other.place)
@@ -124,19 +127,20 @@ class _Reader:
                 self._other(other)
         self._take(places, len(places.lines.block))
 
-    def _setting(self, other: Other, places: Places) -> Places:
-        """Take a setting; another world size begins a launch. Returns the places that are left."""
+    def _setting(self, other: Other, places: Places) -> tuple[bool, Places]:
+        """Take a setting. Returns whether it begins a launch, which another world size does, and the places that are left."""
+        begins = False
         if self.settings.note(other.line):
             places = self._take(places, other.place)
             if any(series.points for series in self._launch.series):
+                begins = True
                 settings = self.settings
                 self.settings = _before(settings)
                 self.launch_ends()
                 self.settings = settings
                 settings.layout = Layout()
-                places = places.with_guesses(other.place)
         self.settings.layout.note(other.line, other.number)
-        return places
+        return begins, places
 
     def _take(self, places: Places, end: int) -> Places:
         """Take the steps up to a place, and what was printed beside them. Returns the others."""

@@ -192,11 +192,11 @@ class Places(NamedTuple):
             self._replace(found=rest, at=self.at[cut:], which=self.which[cut:]),
         )
 
-    def with_guesses(self, start: int) -> "Places":
-        """All places behind a start, and those of loops that nobody knows."""
+    def with_guesses(self) -> "Places":
+        """All places of steps in the block, also those of loops that nobody knows."""
         at, which = _places(self.lines.block, with_guesses=True)
-        more = (at >= start) & _IS_TOOL[which]
-        return self._replace(found=[], at=at[more], which=which[more])
+        is_tool = _IS_TOOL[which]
+        return self._replace(found=[], at=at[is_tool], which=which[is_tool])
 
     def known(self) -> "Places":
         """Without those of loops that nobody knows."""
