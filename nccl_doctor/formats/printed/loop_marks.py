@@ -2,9 +2,12 @@
 
 import re
 from collections.abc import Iterator
+from itertools import compress
 from typing import NamedTuple
 
 from nccl_doctor.common.expressions import compiled
+from nccl_doctor.common.text_keys import Flags, Numbers
+from nccl_doctor.formats.training.lines.line_numbers import Floats
 from nccl_doctor.formats.training.steps.last_loss import loss_span
 
 _STEP = compiled(
@@ -48,7 +51,7 @@ _COLONS = compiled(rb"\d:\d{1,20}:\d")
 WHOLE = ("epoch", "step", "total")
 SUMS = (("took_hours", "took_minutes", "took"), ("clock_hours", "clock_minutes", "clock"))
 ALONE = ("own", "elapsed")
-CLOCK_WITHIN = 80  # bytes from the begin of a line
+CLOCK_WITHIN = 80  # bytes from the begin of a line in which its time stands
 LLM_C = compiled(rb"s:(\d{1,12}) (trl|tel):(\d{1,9}\.\d{1,9})(?: |\s*\Z)")  # `main.log` of llm.c
 _SECONDS = {None: 1.0, b"ms": 1e-3, b"m": 60.0, b"min": 60.0, b"minutes": 60.0, b"h": 3600.0}
 
@@ -87,6 +90,33 @@ class Mark(NamedTuple):
     elapsed: float | None  # seconds since the start
     writer: bytes | None  # the rank or worker that printed the line, as it calls itself
     places: Places
+
+
+class LoopLines(NamedTuple):
+    """What lines tell that have a step and a loss, in columns; NaN for what a line does not tell."""
+
+    number: Numbers
+    line: list[bytes]
+    loss_name: list[str]
+    epoch: Floats
+    step: Floats
+    loss: Floats
+    own: Floats  # seconds
+    clock: Floats
+    has_fine_clock: Flags
+    when: Floats  # seconds by a clock since the start, or since the epoch
+    is_fine: Flags  # that shows less than a second
+
+    def cut(self, start: int, end: int) -> "LoopLines":
+        """The lines from one to another."""
+        return LoopLines._make(column[start:end] for column in self)
+
+    def chosen(self, which: Flags) -> "LoopLines":
+        """Some of the lines."""
+        flags = which.tolist()
+        return LoopLines._make(
+            list(compress(column, flags)) if isinstance(column, list) else column[which] for column in self
+        )
 
 
 def places_of(line: bytes) -> Places:

@@ -3,25 +3,28 @@
 The time between two lines is that of their steps. A clock of whole seconds counts once ten of them have passed.
 """
 
-import re
 from collections.abc import Iterator
 from typing import Any
 
+import numpy as np
+
 from nccl_doctor.facts.store import Facts
-from nccl_doctor.formats.printed.loop_marks import CLOCK_WITHIN, LLM_C, Mark, mark_of
-from nccl_doctor.formats.printed.progress_clocks import COARSE, Clock
+from nccl_doctor.formats.printed.loop_marks import LLM_C, LoopLines, Mark, mark_of
+from nccl_doctor.formats.printed.progress_clocks import COARSE, Clock, stamp_in
+from nccl_doctor.formats.training.lines.line_numbers import Floats
 from nccl_doctor.formats.training.run_settings import Settings
 from nccl_doctor.formats.training.steps import epoch_lines
 from nccl_doctor.formats.training.steps.own_steps import is_loop
 from nccl_doctor.formats.training.steps.scalars import Scalars
+from nccl_doctor.formats.training.steps.step_columns import Name, Steps
+from nccl_doctor.formats.training.steps.step_folds import Lines
 from nccl_doctor.formats.training.steps.step_formats import Tool
 from nccl_doctor.formats.training.steps.step_rows import run_rows
-from nccl_doctor.formats.training.steps.step_series import Series, stamp_of
+from nccl_doctor.formats.training.steps.step_series import SETTLE, Series, seconds_of
 
 _LONGEST = 4096  # bytes of a line that a loop prints
 LEAST = 5  # lines from which on they are a training loop
 _MOST = 1024  # rows of a run
-_STAMPED = re.compile(r"(?<!\d)(?<!\d:)(\d{1,2}):(\d\d):(\d\d)(?:[.,](\d{1,6}))?(?![\d:])")
 _STEPS = Tool(b"", "own-loop", "samples/s", "job")
 _EPOCHS = Tool(b"", epoch_lines.NAME, epoch_lines.UNIT, "job")
 _EVALUATED = ("val", "eval", "test", "valid")
@@ -86,6 +89,55 @@ class Progress:
         self._passed(mark, step, line, number)
         return True
 
+    def add_many(self, lines: LoopLines) -> int:
+        """Take lines that each tell a step and a loss; how many are of a training loop."""
+        epochs = lines.epoch[~np.isnan(lines.epoch)]
+        if len(epochs):
+            self._epoch = int(epochs[-1])
+        names = dict.fromkeys(lines.loss_name)
+        if left_out := [name for name in names if name.startswith(_EVALUATED)]:
+            lines = lines.chosen(~np.isin(lines.loss_name, left_out))
+            names = dict.fromkeys(lines.loss_name)
+        if not names:
+            return 0
+        self._lines += len(lines.line)
+        self._step = int(lines.step[-1])
+        for name in names:
+            of_name = lines.chosen(np.array(lines.loss_name) == name) if len(names) > 1 else lines
+            self._note_losses(name, of_name)
+        own = lines.chosen(lines.own > 0)
+        if len(own.line):
+            self._own.put(_steps_of(own, own.own), SETTLE)
+        self._clocked.take_many(lines)
+        self._passed_many(lines)
+        return len(lines.line)
+
+    def _note_losses(self, name: str, lines: LoopLines) -> None:
+        first, last = (int(lines.step[at]) for at in (0, -1))
+        self._scalars.note_many(name, lines.loss, lambda at: (lines.line[at], int(lines.number[at])), (first, last))
+
+    def _passed_many(self, lines: LoopLines) -> None:
+        """Take the times between the lines."""
+        lines = lines.chosen(~np.isnan(lines.when))
+        if not len(lines.line):
+            return
+        before, took = self._before, []
+        columns = lines.step.tolist(), lines.when.tolist(), lines.is_fine.tolist()
+        for at, (step, when, is_fine) in enumerate(zip(*columns, strict=True)):
+            if before is None or before[2] or step <= before[0] or when < before[1]:
+                before = step, when, False
+                continue
+            passed = when - before[1]
+            if passed > 0 and (is_fine or passed >= COARSE):
+                took.append((at, passed / (step - before[0])))
+                before = step, when, False
+        self._before = before
+        if took:
+            is_end = np.zeros(len(lines.line), bool)
+            is_end[[at for at, _ in took]] = True
+            ends = lines.chosen(is_end)
+            self._steps.put(_steps_of(ends, np.array([seconds for _, seconds in took]), ends.when), SETTLE)
+
     def _paired(self, mark: Mark, number: int) -> Mark:
         """A mark with the step or the loss that the line above told."""
         if (mark.step is None) == (mark.loss is None):
@@ -139,19 +191,16 @@ class Progress:
             return mark.elapsed, mark.places.is_fine
         if not mark.places.is_stamped:
             return None, False
-        text = line[:CLOCK_WITHIN].decode("utf-8", "replace")
-        stamp = _STAMPED.search(text)
+        stamp = stamp_in(line)
         if stamp is None:
             return None, False
-        is_fine = stamp[4] is not None
-        if (when := stamp_of(text)) is not None:
-            return when, is_fine
-        hours, minutes, seconds = (int(part) for part in stamp.groups()[:3])
-        clock = 3600.0 * hours + 60 * minutes + seconds + float(f"0.{stamp[4] or 0}")
+        if stamp.text and (when := seconds_of(stamp.text)) is not None:
+            return when, stamp.is_fine
+        clock = stamp.seconds
         if self._clock is not None and clock < self._clock - 43_200:  # midnight
             self._day += 86_400
         self._clock = clock
-        return self._day + clock, is_fine
+        return self._day + clock, stamp.is_fine
 
     @property
     def is_loop(self) -> bool:
@@ -172,3 +221,13 @@ class Progress:
                 series.end(_MOST)
                 yield from run_rows(facts, file, run, series, Settings())
                 run += 1
+
+
+def _steps_of(lines: LoopLines, seconds: Floats, when: Floats | None = None) -> Lines:
+    """The steps that lines tell, which took so long."""
+    columns: dict[Name, Floats] = {"step": lines.step, "seconds": seconds}
+    if when is not None:
+        columns["when"] = when
+    texts = np.empty(len(lines.line), object)
+    texts[:] = lines.line
+    return Lines(Steps(len(texts), columns), lines.number.astype(float), texts)

@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from nccl_doctor.common.text_keys import Flags
 from nccl_doctor.formats.printed.forms.digit_runs import DigitRuns, digit_runs, has_long_run
 from nccl_doctor.formats.printed.loop_marks import ALONE, LLM_C, SUMS, WHOLE, Mark, Places, places_of, writer_of
 from nccl_doctor.formats.printed.series import Place
@@ -20,6 +21,15 @@ class LoopColumns(NamedTuple):
 
     numbers: tuple[tuple[str, DigitRuns], ...]  # parts of a mark
     places: Places
+
+    def values(self, texts: Texts) -> tuple[dict[str, Floats], Flags]:
+        """Part of a mark -> what each line tells; and which lines have a number that is too long for columns."""
+        numbers, is_long = TextNumbers(texts, np.arange(len(texts.first))), has_long_run(texts)
+        values: dict[str, Floats] = {}
+        for name, where in self.numbers:
+            is_long |= where.are_long(numbers, _DIGITS)
+            values[name] = where.values(numbers)
+        return values, is_long
 
 
 def loop_columns_of(line: bytes, plain: bytes, form: bytes) -> LoopColumns | None:
@@ -48,12 +58,7 @@ def marks(
     loop: LoopColumns, lines: Sequence[bytes], places: Sequence[Place]
 ) -> Iterator[tuple[int, bytes, Mark | None]]:
     """Each line with its number and what it tells by `lines`, which have no codes; None for one whose numbers are too long for columns."""
-    texts = Texts(lines)
-    numbers, is_long = TextNumbers(texts, np.arange(len(lines))), has_long_run(texts)
-    values: dict[str, Floats] = {}
-    for name, where in loop.numbers:
-        is_long |= where.are_long(numbers, _DIGITS)
-        values[name] = where.values(numbers)
+    values, is_long = loop.values(Texts(lines))
     told = map(
         Mark,
         *(np.where(is_long, 0, values[name]).astype(int).tolist() if name in values else _NONE for name in WHOLE),

@@ -29,17 +29,18 @@ BULK = 8  # lines that become one row from which on records need not be read eac
 SETTLE = 1_024  # lines that wait until they are folded together, at least
 _TOGETHER = 64  # rows of `add_many` that are made at once
 _MEDIAN = 256  # lines of which a median is taken; rows of more lines are folded from such rows
-_STAMP_TEXT = re.compile(r"\d{4}[-/]\d\d[-/]\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d{1,6})?")
+STAMP_TEXT = re.compile(r"\d{4}[-/]\d\d[-/]\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d{1,6})?")
 
 
 def stamp_of(text: str) -> float | None:
     """Seconds since the epoch of the first date in a line, read as UTC."""
-    match = _STAMP_TEXT.search(text[:200])
-    return _seconds(match[0]) if match is not None else None
+    match = STAMP_TEXT.search(text[:200])
+    return seconds_of(match[0]) if match is not None else None
 
 
 @lru_cache(1 << 15)  # ranks print the same times
-def _seconds(stamp: str) -> float | None:
+def seconds_of(stamp: str) -> float | None:
+    """The same of a date alone."""
     return iso_seconds(stamp)
 
 
