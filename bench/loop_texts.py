@@ -133,7 +133,9 @@ def own_parts() -> Iterator[str]:
 def own_losses() -> Iterator[str]:
     """A loop of anybody's own that prints a step and a loss behind the time, and no rate."""
     for step in count():
-        clock = f"2026-11-{2 + step // 172_800 % 28:02d} {_clock(step // 2)},{_chance.randrange(1000):03d}"
+        clock = (
+            f"2026-11-{2 + step // 172_800 % 28:02d} {_clock(step // 2)},{step % 2 * 500 + _chance.randrange(200):03d}"
+        )
         yield f"{clock} INFO train.py:88 step {step} loss {_spread(9):.4f} gnorm {_spread(4):.2f} lr {_spread(9e-4):.2e}"
 
 

@@ -81,7 +81,7 @@ def _read_lines(stream: Readable, series: NumberSeries, name: str, facts: Facts)
     are_open = False  # tables, whose rows may follow
     lines = used = 0
     for block in blocks(stream, _BLOCK):
-        for line, form in kinds.of_lines(block.data):
+        for line, form, plain in kinds.of_lines(block.data):
             lines += 1
             kind = form.kinds
             if (kind & DEVICE or hardware.is_open) and hardware.holds(line):
@@ -93,7 +93,7 @@ def _read_lines(stream: Readable, series: NumberSeries, name: str, facts: Facts)
                 used += 1
                 are_open = True
             elif kind and (len(line) <= _LONGEST or line[:1] == b"{"):
-                batch.add(line, lines, form)
+                batch.add(line, lines, form, plain)
         used += batch.read()
         lines -= block.data.endswith(b"\n") or not block.data
         if lines > _LINES:

@@ -51,6 +51,11 @@ class Progress:
         self._day = 0.0
         self._clock: float | None = None
 
+    @property
+    def has_epochs(self) -> bool:
+        """Whether a line told which epoch it is."""
+        return self._epoch is not None
+
     def take(self, line: bytes, number: int) -> bool:
         """Take a line; whether it is one of a training loop. Lines that `may_be_progress` denies may be left out."""
         if len(line) > _LONGEST:

@@ -26,28 +26,32 @@ class LineBatch:
         self._progress = progress
         self._forms: list[Form] = []  # of lines that wait
 
-    def add(self, line: bytes, number: int, form: Form) -> None:
-        """Keep a line."""
+    def add(self, line: bytes, number: int, form: Form, plain: bytes) -> None:
+        """Keep a line; `plain` is the same without its codes."""
         if not form.waiting:
             self._forms.append(form)
         form.waiting.append(Place(number, line))
+        form.plain.append(plain)
 
     def read(self) -> int:
         """Read the lines; how many told a number, and how many a step."""
         used = 0
         told: list[tuple[int, bytes, Mark | None]] = []
+        # the time of what ended counts where it may be an epoch
+        tells_epochs = self._progress.has_epochs or any(form.may_tell_epochs for form in self._forms)
         loops: list[tuple[LoopColumns, list[bytes], list[Place]]] = []
         for form in self._forms:
-            places, form.waiting = form.waiting, []
+            places, plain = form.waiting, form.plain
+            form.waiting, form.plain = [], []
             are_many = len(places) >= _LEAST
             if form.kinds & PROGRESS:
                 if form.loop is None or not are_many:
                     told += [(*place[:2], None) for place in places]
-                else:
-                    loops.append((form.loop, form.plain(places), places))
+                elif form.loop.tells_a_loop or tells_epochs:
+                    loops.append((form.loop, plain, places))
             if form.kinds & NUMBERS:
                 if form.columns is not None and are_many:
-                    taken, places = add_columns(form.columns, form.plain(places), places, self._series)
+                    taken, places = add_columns(form.columns, plain, places, self._series)
                     used += taken
                 used += sum(map(self._take, places))
         self._forms = []

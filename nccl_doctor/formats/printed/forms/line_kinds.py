@@ -1,6 +1,6 @@
 """Which readers of printed numbers may take a line: found once for all lines that differ in their numbers only."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 from nccl_doctor.common.expressions import compiled
 from nccl_doctor.formats.printed.exposed_metrics import is_exposed
@@ -21,6 +21,7 @@ _MOST = 1 << 13  # forms that are remembered
 _LONGEST = 1_000  # bytes of a line whose form is remembered
 # of hexadecimal digits, behind `0x` or a part of a UUID, which are another word in each line
 _CODE = compiled(rb"(?<![\w.])(?!\d{1,15}e[-+]\d)(?:0x)?(?=\d{0,64}[a-f])(?=[a-f]{0,64}\d)[\da-f]{4,64}(?![\w.])")
+_COMMON = 8  # of so many lines one has a code, where those of a block are looked for at once
 _WORD = b"x"  # in its place
 _OF_CODES = b"\0"  # in front of forms of lines with codes
 
@@ -28,25 +29,26 @@ _OF_CODES = b"\0"  # in front of forms of lines with codes
 class Form:
     """Lines that differ in their numbers only."""
 
-    __slots__ = ("columns", "has_codes", "kinds", "loop", "waiting")
+    __slots__ = ("columns", "kinds", "loop", "plain", "waiting")
 
     def __init__(
         self,
         kinds: int,
         columns: tuple[Column, ...] | None = None,
         loop: LoopColumns | None = None,
-        *,
-        has_codes: bool = False,
     ) -> None:
         self.kinds = kinds  # a sum; 0 of a line that tells nothing but as a row of an open table
         self.columns = columns  # of its numbers, where all lines have them at the same places
         self.loop = loop  # of what it tells of a loop, likewise
-        self.has_codes = has_codes  # lines also differ in codes of hexadecimal digits
         self.waiting: list[Place] = []  # lines whose columns are read later
+        self.plain: list[bytes] = []  # the same without codes of hexadecimal digits, in which lines also differ
 
-    def plain(self, lines: Sequence[Place]) -> list[bytes]:
-        """The lines without their codes."""
-        return [_CODE.sub(_WORD, one.line) if self.has_codes else one.line for one in lines]
+    @property
+    def may_tell_epochs(self) -> bool:
+        """Whether a line may tell which epoch it is."""
+        if self.loop is None:
+            return bool(self.kinds & PROGRESS)
+        return any(name == "epoch" for name, _ in self.loop.numbers)
 
 
 _ANY = Form(EVERY)
@@ -57,23 +59,30 @@ class LineKinds:
 
     def __init__(self) -> None:
         self._known: dict[bytes, Form] = {}  # line with each number as one 0
+        self._are_codes_common = False  # in the block before
 
-    def of_lines(self, data: bytes) -> Iterator[tuple[bytes, Form]]:
-        """The lines of a block and their forms."""
-        known = self._known
-        for line, form in zip(data.split(b"\n"), _one_digit(data).split(b"\n"), strict=True):
-            found = known.get(form)
-            yield line, self._new(line, form) if found is None else found
+    def of_lines(self, data: bytes) -> Iterator[tuple[bytes, Form, bytes]]:
+        """The lines of a block, their forms, and the lines without codes of hexadecimal digits."""
+        known, with_codes = self._known, 0
+        plain_data = _CODE.sub(_WORD, data) if self._are_codes_common else data
+        columns = (text.split(b"\n") for text in (data, plain_data, _one_digit(plain_data)))
+        for line, plain, form in zip(*columns, strict=True):
+            found = known.get(form if plain == line else _OF_CODES + form)
+            if found is None:
+                found, plain = self._new(line, plain, form)
+            with_codes += plain != line
+            yield line, found, plain
+        self._are_codes_common = with_codes * _COMMON > data.count(b"\n")
 
-    def _new(self, line: bytes, form: bytes) -> Form:
+    def _new(self, line: bytes, plain: bytes, form: bytes) -> tuple[Form, bytes]:
         if len(line) > _LONGEST or line[:1] == b"{":
-            return _ANY
-        plain, key = _CODE.sub(_WORD, line), form
-        if plain != line:
-            form = _one_digit(plain)
-            key = _OF_CODES + form
-            if (known := self._known.get(key)) is not None:
-                return known
+            return _ANY, line
+        if plain == line:
+            plain = _CODE.sub(_WORD, line)
+            form = form if plain == line else _one_digit(plain)
+        key = form if plain == line else _OF_CODES + form
+        if (known := self._known.get(key)) is not None:
+            return known, plain
         # what counts digits may find the form alone, or the line alone
         kinds = _kinds(form) | (_kinds(line) if line != form else 0)
         if len(self._known) >= _MOST:
@@ -82,9 +91,8 @@ class LineKinds:
             kinds,
             columns_of(line, plain, form) if kinds & NUMBERS else None,
             loop_columns_of(line, plain, form) if kinds & PROGRESS else None,
-            has_codes=plain != line,
         )
-        return found
+        return found, plain
 
 
 def _one_digit(data: bytes) -> bytes:

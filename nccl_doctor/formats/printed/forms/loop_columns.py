@@ -22,6 +22,11 @@ class LoopColumns(NamedTuple):
     numbers: tuple[tuple[str, DigitRuns], ...]  # parts of a mark
     places: Places
 
+    @property
+    def tells_a_loop(self) -> bool:
+        """Whether lines tell a step, a loss or an epoch, and not only how long something took."""
+        return any(name in ("epoch", "step", "loss") for name, _ in self.numbers)
+
     def values(self, texts: Texts) -> tuple[dict[str, Floats], Flags]:
         """Part of a mark -> what each line tells; and which lines have a number that is too long for columns."""
         numbers, is_long = TextNumbers(texts, np.arange(len(texts.first))), has_long_run(texts)

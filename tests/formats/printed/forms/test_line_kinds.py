@@ -84,8 +84,8 @@ def rows(text: str) -> dict[str, list[Any]]:
     return {table: facts.query(f"SELECT * FROM {table}") for table in tables}
 
 
-def _any(_: LineKinds, data: bytes) -> Iterator[tuple[bytes, Form]]:
-    return ((line, Form(EVERY)) for line in data.split(b"\n"))
+def _any(_: LineKinds, data: bytes) -> Iterator[tuple[bytes, Form, bytes]]:
+    return ((line, Form(EVERY), line) for line in data.split(b"\n"))
 
 
 @given(texts())
@@ -99,7 +99,7 @@ def test_lines_of_one_form_are_looked_at_once() -> None:
     data = b"".join(b"| %d  N/A  GPU-%d | %d%% |\n" % (n, n, n) for n in range(2000))
     with mock.patch.object(line_kinds, "_kinds", wraps=line_kinds._kinds) as asked:
         kinds = list(LineKinds().of_lines(data))
-    assert [line for line, _ in kinds] == data.split(b"\n")
+    assert [line for line, *_ in kinds] == data.split(b"\n")
     assert asked.call_count <= 4  # of the line and of its form, and the empty end
 
 
