@@ -166,6 +166,7 @@ def _speed(job: dict[str, Any], measures: list[MeasureRow]) -> list[str]:
         if rows := by_name.get(name):
             parts.append(clause.format(_named_spread(rows)))
             parts += _mean_use(rows, by_name.get("gpu_utilisation", [])) if name == "gpu_busy" else []
+    parts += _one_look(by_name)
     if job.get("restarts"):
         parts.append(f"restarted {'once' if job['restarts'] == 1 else counted(job['restarts'], 'time')}")
     if len(parts) < _ENOUGH:
@@ -183,6 +184,20 @@ def _use_of_gpus(by_name: dict[str, list[MeasureRow]]) -> list[str]:
             values = [float(f"{row.value:.3g}") for row in rows if row.unit == rows[0].unit]
             parts.append(clause.format(_spread(values), rows[0].unit))
     return parts
+
+
+def _one_look(by_name: dict[str, list[MeasureRow]]) -> list[str]:
+    """`GPUs 12 % used` of a capture without a loop, and heat or memory where nothing says more of the GPUs."""
+    if "gpu_busy" in by_name:
+        return []
+    if used := by_name.get("gpu_utilisation"):
+        return [f"GPUs {_named_spread(used)} % used"]
+    if "gpu_power" in by_name or "gpu_sm_active" in by_name:
+        return []
+    for name, clause in (("gpu_temperature", "{} C a GPU"), ("gpu_memory_used", "{} MiB of memory used a GPU")):
+        if rows := by_name.get(name):
+            return [clause.format(_named_spread(rows))]
+    return []
 
 
 def _mean_use(busy: list[MeasureRow], used: list[MeasureRow]) -> list[str]:

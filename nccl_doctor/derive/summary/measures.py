@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 from nccl_doctor.common.robust import median
 from nccl_doctor.derive.declaration import derivation
-from nccl_doctor.derive.summary import SOURCES
+from nccl_doctor.derive.summary import SOURCES, gpu_measures
 from nccl_doctor.facts.store import Facts
 from nccl_doctor.facts.tables import (
     AccountedJob,
@@ -32,6 +32,7 @@ from nccl_doctor.facts.tables import (
     Measure,
     Message,
     MlperfRun,
+    NodeGpu,
     PanelSeries,
     PrintedNumber,
     ProfileShare,
@@ -163,15 +164,7 @@ QUERIES = (
     # tables with a row an epoch (Keras, timm)
     "SELECT 'epochs', n, 'epochs', 'run', file, ref FROM scalar WHERE name = 'epoch' AND first_step IS NULL"
     " AND last - first = n - 1 AND n > 1",
-    # samples of GPUs
-    "SELECT 'gpu_busy', 100 * busy_share, '%', 'gpu', coalesce(host || ' ', '') || 'GPU ' || gpu, ref FROM gpu_use"
-    " WHERE busy_share IS NOT NULL",
-    "SELECT 'gpu_utilisation', util_mean, '%', 'gpu', coalesce(host || ' ', '') || 'GPU ' || gpu, ref FROM gpu_use"
-    " WHERE util_mean IS NOT NULL",
-    "SELECT 'gpu_power', power_median, 'W', 'gpu', coalesce(host || ' ', '') || 'GPU ' || gpu, ref FROM gpu_use"
-    " WHERE power_median IS NOT NULL",
-    "SELECT 'gpu_sm_active', 100 * sm_active, '%', 'gpu', coalesce(host || ' ', '') || 'GPU ' || gpu, ref FROM gpu_use"
-    " WHERE sm_active IS NOT NULL",
+    *gpu_measures.QUERIES,
     "SELECT 'cpu_busy', max(cpu_mean), '%', 'host', coalesce(host, ''), ref FROM host_use WHERE cpu_mean IS NOT NULL GROUP BY host",
     "SELECT 'process_sm', sm, '%', 'process', coalesce(host || ' ', '') || 'GPU ' || gpu || ' pid ' || pid, ref FROM gpu_process"
     " WHERE sm IS NOT NULL AND gpu IS NOT NULL LIMIT 2000",
@@ -220,7 +213,7 @@ _UNCOUNTED = (
     needs=SOURCES,
     reads=[
         Steady, ThroughputRun, Step, StepNumber, Scaling, BenchLimit, BenchHost, BenchLink, BenchRun, BenchRow, CommOp, MlperfRun,
-        AccountedJob, Timeline, Trace, GpuProcess, GpuUse, InitTiming, InspectorColl, LossScale, RecordedRun,
+        AccountedJob, Timeline, Trace, GpuProcess, GpuUse, NodeGpu, InitTiming, InspectorColl, LossScale, RecordedRun,
         Scalar, LinkCounter, LinkQuality, CopyTest, CopyRate, CopySlow, C2cState, TopoGpu, ActiveTest, HostUse, HostNumber, PrintedNumber,
         PanelSeries, Message, ProfileShare,
     ],

@@ -187,7 +187,7 @@ FORMATS = (
     Format(
         "nvidia-smi",
         "smi_table",
-        tables=("node_driver", "node_gpu", "gpu_health", "gpu_process", "node_gpu_error"),
+        tables=("node_driver", "node_gpu", "gpu_health", "gpu_process", "node_gpu_error", "gpu_use", "gpu_sample"),
         inside=(b"| NVIDIA-SMI ",),
         after=("nvidia-smi-q",),
     ),

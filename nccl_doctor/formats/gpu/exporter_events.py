@@ -22,6 +22,7 @@ _LINKS = {
     "DCGM_FI_DEV_NVLINK_RECOVERY_ERROR_COUNT_TOTAL": ("nvlink", "nvlink-recovery"),
     "DCGM_FI_DEV_PCIE_REPLAY_COUNTER": ("pcie", "pcie-replay"),
 }
+_XIDS = ("DCGM_EXP_XID_ERRORS_COUNT", "DCGM_EXP_XID_ERRORS_TOTAL", "nvidia_smi_xid_errors_total")
 _OUTCOMES = {0: "pass", 10: "warn", 20: "fail"}
 _MOST = 100_000
 
@@ -40,7 +41,8 @@ class Event(NamedTuple):
 def event_of(metric: str, labels: Mapping[str, Any]) -> Event | None:
     """What a metric with these labels is; None for one that is not read.
 
-    Source: dcgm-exporter 3.3 to 4.5 `xid_collector.go`, `clock_events_collector.go`, `*_total_collector.go`, `gpu_health_collector.go`::
+    Source: dcgm-exporter 3.3 to 4.5 `xid_collector.go`, `clock_events_collector.go`, `*_total_collector.go`, `gpu_health_collector.go`;
+    nvidia_gpu_exporter (utkuozdemir) for its own Xids::
 
         DCGM_EXP_XID_ERRORS_COUNT{gpu="3",UUID="GPU-…",Hostname="node01",window_size_in_ms="300000",xid="79"} 1
         DCGM_EXP_CLOCK_EVENTS_COUNT{gpu="3",UUID="GPU-…",Hostname="node01",clock_event="hw_thermal",window_size_in_ms="300000"} 41
@@ -48,7 +50,7 @@ def event_of(metric: str, labels: Mapping[str, Any]) -> Event | None:
     """
     if (link := _LINKS.get(metric)) is not None:
         return Event("", kind=link[0], name=link[1])
-    if metric in ("DCGM_EXP_XID_ERRORS_COUNT", "DCGM_EXP_XID_ERRORS_TOTAL"):
+    if metric in _XIDS:
         xid = str(labels.get("xid", ""))
         return Event(f"counter:xid-{int(xid)}") if xid.isdecimal() and 0 < int(xid[:9]) < 1000 else None
     reason = str(labels.get("clock_event"))

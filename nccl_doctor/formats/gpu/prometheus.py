@@ -39,6 +39,7 @@ COLUMNS = {
 }  # fmt: skip
 """Metric -> column, and the factor to its unit."""
 _NAMES = ("DCGM_", "nvidia_smi_")
+_INFO = "nvidia_smi_gpu_info"  # index, name and UUID of a GPU; nvidia_gpu_exporter's other metrics have the UUID alone
 _SAMPLE = re.compile(r"([A-Za-z_:]\w{0,120})\{(.{0,4000})\Z")
 EXPORTED = compiled(
     rb'\A(?:\xef\xbb\xbf)?\s{0,20}\{\s{0,4}"metric"\s{0,4}:\s{0,4}\{[^{}]{0,3000}\}\s{0,4},\s{0,4}"(?:values|timestamps)"\s{0,4}:'
@@ -67,6 +68,15 @@ class _Rows(ValueRows):
     def __init__(self) -> None:
         super().__init__()
         self.events = EventRows()
+        self.known: dict[
+            tuple[str | None, str], Gpu
+        ] = {}  # by host and UUID, where one metric says who the others are of
+
+    def name(self) -> None:
+        """Number the GPUs that their own metrics show by a UUID only."""
+        for slot, gpu in enumerate(self.samples.gpus):
+            if gpu.number is None and gpu.uuid is not None:
+                self.samples.gpus[slot] = self.known.get((gpu.host, gpu.uuid), gpu)
 
     def take(self, series: _Series, time: float, value: float, number: int, line: str) -> None:
         """Take one value of a series, from a line."""
@@ -107,6 +117,7 @@ def read_format(stream: Readable, name: str, facts: Facts) -> Reading:
     else:
         number, note = _exposition(stream, rows), None
     rows.flush()
+    rows.name()
     facts.add(rows.events.rows(facts, name))
     if rows.samples.gpus:
         rows.samples.write(facts, name, "dcgm")
@@ -148,6 +159,10 @@ def _series_of(
     metric: str, labels: dict[str, Any], rows: _Rows, turns: dict[tuple[object, str], Iterator[int]]
 ) -> _Series | None:
     """What a metric with these labels is; None for what is not read."""
+    if metric == _INFO and (gpu := gpu_of(labels)) is not None and gpu.uuid is not None and gpu.number is not None:
+        if len(rows.known) < Samples.MAX_GPUS:
+            rows.known[gpu.host, gpu.uuid] = gpu
+        return None
     known = COLUMNS.get(metric)
     event = event_of(metric, labels) if known is None else None
     gpu = gpu_of(labels) if known is not None or event is not None else None

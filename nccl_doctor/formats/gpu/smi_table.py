@@ -1,6 +1,7 @@
 """The table that `nvidia-smi` prints without options, alone or inside a log, also from many nodes.
 
 Of several tables of one node the last counts, but of errors the worst: nothing says that tables without a prefix are of one node.
+Those of a loop are samples, too.
 """
 
 import re
@@ -10,6 +11,7 @@ from typing import Any
 from nccl_doctor.facts.store import Facts
 from nccl_doctor.facts.tables import GpuHealth, GpuProcess, NodeDriver, NodeGpu
 from nccl_doctor.formats.declaration import Reading
+from nccl_doctor.formats.gpu.loops.smi_tables import Clocks, TableLoop
 from nccl_doctor.formats.gpu.refusals import Refusal, error_row, is_refused, refusal
 from nccl_doctor.formats.line_forms import RowSpans
 from nccl_doctor.inputs.streams import Readable
@@ -49,7 +51,8 @@ def read_format(stream: Readable, name: str, facts: Facts) -> Reading:
     known = bool(
         facts.query("SELECT 1 FROM node_gpu g JOIN evidence e ON e.id = g.ref WHERE e.file = ? LIMIT 1", (name,))
     )
-    sections = Sections(stream, _TABLE_HEADS)
+    clocks = Clocks(stream)
+    sections = Sections(clocks, _TABLE_HEADS)
     tables: dict[_Node, _Table] = {}
     used, last = 0, (0, "")
     for first, label, texts in sections.batches():
@@ -64,6 +67,8 @@ def read_format(stream: Readable, name: str, facts: Facts) -> Reading:
                 if table is not None:
                     table.begin(match, number, text.strip())
             elif table is None or not table.take(number, text):
+                if table is not None and text[:1] not in "+|":
+                    table.loop.beside(text)
                 continue
             used += 1
             taken = number
@@ -72,6 +77,8 @@ def read_format(stream: Readable, name: str, facts: Facts) -> Reading:
             sections.used(taken)
     if not known:
         _add(facts, name, tables)
+    for (host, _), table in tables.items():
+        table.loop.write(facts, name, host, clocks)
     facts.add(
         _process(host, match, facts.evidence(name, *line))
         for (host, _), table in tables.items()
@@ -92,12 +99,14 @@ class _Table:
         self.gpus: dict[int, dict[str, Any]] = {}
         self.refusals: dict[int, list[Refusal]] = {}
         self.processes: dict[tuple[int, int], tuple[re.Match[str], tuple[int, str]]] = {}
+        self.loop = TableLoop()
         self._open: dict[str, Any] | None = None  # the GPU whose second and third line follow
 
     def begin(self, match: re.Match[str], number: int, text: str) -> None:
         self.driver, self.head = match[1], (number, text)
         self.cuda = int(match[2]) * 1000 + int(match[3]) * 10 if match[2] else None
         self._open = None
+        self.loop.begin()
         self.processes.clear()
 
     def take(self, number: int, text: str) -> bool:
@@ -117,6 +126,7 @@ class _Table:
         row = self._open
         if row is not None and _loads.of(name) is not None:
             row["load"] = name, bus, state
+            self.loop.take(row["gpu"], row, _parse_load(name, bus, state)[0], number)
             if is_refused(text):
                 self._refused(row["gpu"], _parse_load(name, bus, state)[1], line)
             return True
@@ -176,6 +186,7 @@ def _parse_mig(state: str) -> str | None:
     return None if mig is None else mig[1]
 
 
+@lru_cache(1 << 12)
 def _parse_load(name: str, memory: str, state: str) -> tuple[dict[str, Any], dict[str, str]]:
     """The second line of a GPU: what it says, and its cells."""
     match = _TABLE_LOAD.match(name)

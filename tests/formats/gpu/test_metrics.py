@@ -259,3 +259,23 @@ def test_labels_of_hostile_metrics_are_left_out() -> None:
         facts = Facts()
         prometheus.read_format(io.BytesIO(text.encode()), "m.txt", facts)
         assert [] == facts.rows(GpuCounter)
+
+
+def test_nvidia_gpu_exporter_names_its_gpus_once_and_counts_xids() -> None:
+    # nvidia_gpu_exporter 1.4 and newer: samples have a UUID only, `nvidia_smi_gpu_info` the index and the model
+    lines = [
+        f'nvidia_smi_{name}{{uuid="{uuid}"}} {value}\n'
+        for uuid in ("aaaa-1", "bbbb-2")
+        for name, value in (("utilization_gpu_ratio", 0.5), ("temperature_gpu", 61))
+    ]
+    lines += [
+        f'nvidia_smi_gpu_info{{index="{index}",name="NVIDIA H200",uuid="{uuid}"}} 1\n'
+        for index, uuid in ((4, "aaaa-1"), (5, "bbbb-2"))
+    ]
+    lines.append('nvidia_smi_xid_errors_total{uuid="bbbb-2",xid="79"} 2\n')
+    facts = Facts()
+    prometheus.read_format(io.BytesIO("".join(lines).encode()), "metrics.txt", facts)
+    assert [(4, "NVIDIA H200", 50.0), (5, "NVIDIA H200", 50.0)] == facts.query(
+        "SELECT gpu, model, util_mean FROM gpu_use"
+    )
+    assert [(5, "xid-79", 2.0)] == facts.query("SELECT gpu, name, last FROM gpu_counter")

@@ -1,0 +1,29 @@
+"""The numbers of GPUs: use, power, heat and memory, from samples, else from one look at the node."""
+
+_GPU = "coalesce(host || ' ', '') || coalesce('GPU ' || gpu, uuid, 'GPU')"
+_SAMPLED = {  # measure -> what it is in `gpu_use`, and its unit; one sample is no share of time
+    "gpu_busy": ("iif(samples > 1, 100 * busy_share, NULL)", "%"),
+    "gpu_utilisation": ("util_mean", "%"),
+    "gpu_power": ("power_median", "W"),
+    "gpu_sm_active": ("100 * sm_active", "%"),
+    "gpu_temperature": ("temperature_max", "C"),
+    "gpu_memory_used": ("memory_max", "MiB"),
+}
+_LOOKED_AT = {  # the same of a node at one moment, as nvidia-smi without a loop shows it
+    "gpu_utilisation": ("util", "%"),
+    "gpu_power": ("power", "W"),
+    "gpu_temperature": ("temperature", "C"),
+    "gpu_memory_used": ("memory_used", "MiB"),
+}
+QUERIES = (
+    *(
+        f"SELECT '{name}', {value}, '{unit}', 'gpu', {_GPU}, ref FROM gpu_use WHERE {value} IS NOT NULL"
+        for name, (value, unit) in _SAMPLED.items()
+    ),
+    *(
+        f"SELECT '{name}', {value}, '{unit}', 'gpu', {_GPU}, ref FROM node_gpu"
+        f" WHERE {value} IS NOT NULL AND NOT EXISTS (SELECT 1 FROM gpu_use) LIMIT 8192"
+        for name, (value, unit) in _LOOKED_AT.items()
+    ),
+)
+"""Each yields the columns of `measure` in their order."""
