@@ -1,6 +1,8 @@
 """Steps and scalars of a run from records that a library kept: numbers under names of its own, one record a step."""
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from operator import itemgetter
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -22,6 +24,9 @@ from nccl_doctor.formats.training.steps.step_series import BULK, SETTLE, Series
 
 MOST = 1024  # rows of a run
 _UNITS = 10_000
+_HELD = 64  # records after which it is known what is logged by turns
+_TURNS = 8  # least of them
+_ALL = 0.7  # share of the records that have a name of every step; an evaluation now and then has others
 _NO_SPEED = Speed(None, None, None, None, None)
 
 
@@ -30,6 +35,17 @@ class At(NamedTuple):
 
     step: int | None
     when: float | None  # seconds of any clock
+    place: Place
+
+
+class _Held(NamedTuple):
+    """A record that tells no speed of its own."""
+
+    tool: str
+    step: int
+    when: float
+    names: tuple[str, ...]
+    speed: Speed
     place: Place
 
 
@@ -45,6 +61,8 @@ class RecordSeries:
         self._units: dict[str, str] = {}  # of a metric, as its library declared it
         # when and step of the record before, where nothing else shows the time
         self._before: tuple[float, int] | None = None
+        self._held: list[_Held] = []  # until it is known what shows the pace
+        self._led: str | None = None  # the name of that; empty where every record does
         self._totals: dict[str, tuple[Speed, Place]] = {}  # of tools before their first step
         self._telling: set[str] = set()  # tools whose records tell their speed
 
@@ -55,6 +73,7 @@ class RecordSeries:
 
     def of(self, tool: str) -> Series | None:
         """The series of a tool, if it has begun."""
+        self._lead()
         return self._series.get(tool)
 
     def speed_of(self, data: Mapping[str, Any]) -> Speed:
@@ -66,17 +85,48 @@ class RecordSeries:
         speed = speed_of(data, self._units)
         seconds = speed.seconds
         if seconds is not None or speed.rate is not None:
+            self._lead()
             self._telling.add(tool)
         elif step is not None and when is not None and tool not in self._telling:
-            if self._before is not None and step > self._before[1] and when > self._before[0]:
-                seconds = (when - self._before[0]) / (step - self._before[1])
-            if self._before is None or step > self._before[1]:
-                self._before = when, step
+            held = _Held(tool, step, when, tuple(data), speed, place)
+            if self._led is not None:
+                self._timed(held)
+                return
+            self._held.append(held)
+            if len(self._held) >= _HELD:
+                self._lead()
+            return
         if seconds is None and speed.rate is None:
             return
         line, number_ = place
         series = self._of(tool, speed)
         series.add((step, seconds, speed.rate, speed.data), line[:600], number_, when)
+
+    def _lead(self) -> None:
+        """Take the records that wait. Where different things are logged by turns, each as a step, those of one name show the pace."""
+        if self._led is not None or not self._held:
+            return
+        names = Counter(name for one in self._held for name in one.names if not name.startswith("_"))
+        most, times = max(names.items(), key=itemgetter(1), default=("", 0))
+        turns = len(self._held) >= _TURNS and times < _ALL * len(self._held)
+        self._led = most if turns else ""
+        held, self._held = self._held, []
+        for one in held:
+            self._timed(one)
+
+    def _timed(self, one: _Held) -> None:
+        """Take a record that tells no speed: the time since the one before."""
+        if self._led and self._led not in one.names:
+            return
+        before = self._before
+        if before is not None and one.step <= before[1]:
+            return
+        self._before = one.when, one.step
+        if before is None or one.when <= before[0]:
+            return
+        seconds = (one.when - before[0]) / (one.step - before[1])
+        line, number_ = one.place
+        self._of(one.tool, one.speed).add((one.step, seconds, None, one.speed.data), line[:600], number_, one.when)
 
     def record_all(self, tool: str, records: Sequence[Mapping[str, Any]], at: Callable[[int], At]) -> None:
         """Take the numbers of many steps in their order. Neighbours in a long run become one row."""
@@ -115,6 +165,7 @@ class RecordSeries:
         timed = records.chosen(~np.isnan(records.when))
         if not len(timed.step):
             return
+        self._lead()
         seconds = by_clock(timed, self._before)
         if seconds is None:
             for step, when, number, line in zip(timed.step, timed.when, timed.number, timed.line, strict=True):
@@ -145,6 +196,7 @@ class RecordSeries:
 
     def summary(self, tool: str, steps: int, seconds: float, speed: Speed, place: Place) -> None:
         """Take a run of which only the whole is known."""
+        self._lead()
         series = self._of(tool, speed)
         series.begin(1)
         series.add((steps, speed.seconds or seconds / steps, speed.rate, None), *place)
@@ -155,6 +207,7 @@ class RecordSeries:
         speed = speed_of(data, self._units)
         if speed.rate is None:
             return
+        self._lead()
         if tool not in self._series:
             self._totals[tool] = speed, place
             return
@@ -189,10 +242,12 @@ class RecordSeries:
 
     def take_steps(self, other: "RecordSeries") -> None:
         """Take the steps, not the scalars, of another reading of the file."""
+        other._lead()
         self._series = other._series
 
     def rows(self, facts: Facts, file: str, run: int, settings: Settings) -> Iterator[Any]:
         """The runs, numbered from `run`, and the scalars."""
+        self._lead()
         for tool, (speed, place) in self._totals.items():
             if tool not in self._series:
                 self._whole(tool, speed, None, place)

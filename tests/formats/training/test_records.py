@@ -402,3 +402,27 @@ def test_the_power_log_of_mlperf_tells_the_mean_and_the_energy(tmp_path: Path) -
         {row.name: row.value for row in facts.rows(HostNumber)}, abs=0.1
     )
     assert [] == facts.rows(MlperfRun)
+
+
+def test_things_that_wandb_logs_by_turns_have_the_pace_of_one_of_them() -> None:
+    # `wandb.log` twice a loop without `step=`: each call is a step, the second a moment after the first
+    lines = []
+    for turn in range(60):
+        lines.append({"reward": 1.0 + turn, "_runtime": 2.5 * turn, "_timestamp": 1.7e9 + 2.5 * turn, "_step": 2 * turn})
+        after = 2.5 * turn + 0.01
+        lines.append({"mean_reward": 2.0, "_runtime": after, "_timestamp": 1.7e9 + after, "_step": 2 * turn + 1})
+    facts, _ = read("".join(json.dumps(line) + "\n" for line in lines).encode())
+    assert [] == facts.query("SELECT * FROM stall")
+    times = [row.seconds for row in facts.rows(Step) if row.seconds]
+    assert 1.25 == pytest.approx(statistics.median(times))
+
+
+def test_an_evaluation_now_and_then_keeps_its_own_time() -> None:
+    lines = []
+    when = 0.0
+    for step in range(60):
+        name = "eval/accuracy" if step % 10 == 9 else "train/accuracy"
+        when += 30.0 if step % 10 == 9 else 1.0
+        lines.append({name: 0.5, "_runtime": when, "_timestamp": 1.7e9 + when, "_step": step})
+    facts, _ = read("".join(json.dumps(line) + "\n" for line in lines).encode())
+    assert 30.0 == pytest.approx(max(row.seconds for row in facts.rows(Step) if row.seconds))
