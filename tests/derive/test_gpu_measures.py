@@ -31,9 +31,7 @@ def test_one_table_of_nvidia_smi_has_its_numbers(tmp_path: Path) -> None:
 
 
 def test_a_single_sample_is_no_share_of_time(tmp_path: Path) -> None:
-    found = _measures(
-        tmp_path, "index, utilization.gpu [%], memory.used [MiB]\n0, 7 %, 1474 MiB\n1, 93 %, 1474 MiB\n"
-    )
+    found = _measures(tmp_path, "index, utilization.gpu [%], memory.used [MiB]\n0, 7 %, 1474 MiB\n1, 93 %, 1474 MiB\n")
     assert {"gpu_utilisation", "gpu_memory_used"} == {name for name, _ in found}
 
 

@@ -22,7 +22,7 @@ _GROMACS = compiled(  # below the title `(ns/day)    (hour/ns)`
 )
 _TIMES = {None: 1.0, b"k": 1e3, b"K": 1e3, b"M": 1e6, b"G": 1e9}
 _FRONT = compiled(
-    rb"(?:INFO|DEBUG|WARNING):\w{1,20}:|\[[^\]\n]{0,60}\]|[\])]|"
+    rb"[A-Za-z_][\w.]{0,60} - (?:INFO|DEBUG|WARNING) - |(?:INFO|DEBUG|WARNING):\w{1,20}:|\[[^\]\n]{0,60}\]|[\])]|"
     rb"(?:[\d:,./ -]|[TZ](?![A-Za-z])){6,40}|[A-Za-z]{1,20}:[ \t]|INFO|DEBUG|WARNING|[-|>* \t]{1,20}"
 )
 _SOURCE = compiled(rb"[\w./-]{1,200}\.(?:cc|cpp|cu|hpp|h|py|go|rs)\b:?\d{0,7}\]?")  # where a logger stands in a program

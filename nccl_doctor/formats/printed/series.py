@@ -10,7 +10,7 @@ from nccl_doctor.common.robust import median
 from nccl_doctor.common.text_keys import Flags
 from nccl_doctor.facts.store import Facts
 from nccl_doctor.facts.tables import PrintedNumber
-from nccl_doctor.formats.printed.units import kind_of
+from nccl_doctor.formats.printed.units import kind_of, unit_of
 from nccl_doctor.formats.training.lines.line_numbers import Floats
 
 _NAMES = 100  # of one file
@@ -117,7 +117,7 @@ class NumberSeries:
             ):  # of a limit that was not set
                 continue
             yield PrintedNumber(
-                file=file, name=one.name, unit=one.unit, kind=one.kind, n=one.n, median=median(one.values), last=one.last.value,
+                file=file, name=one.name, unit=one.unit or unit_of(one.name), kind=one.kind, n=one.n, median=median(one.values), last=one.last.value,
                 last_label=one.last.place.label, lowest=one.lowest.value, lowest_label=one.lowest.place.label,
                 highest=one.highest.value, highest_label=one.highest.place.label,
                 worst_ref=ref(one.lowest if one.kind == "rate" else one.highest), ref=ref(one.last),

@@ -61,6 +61,14 @@ _CLOCK_NAME = compiled(
 _SUFFIX = compiled(r"(?i)[_ (\[](ms|us|ns|s|sec|secs|seconds)[)\]]?\Z")
 
 
+_SPELT = compiled(
+    r"(?i)(?:\A|[^a-z])(?:(?P<work>[a-z]{1,12})[_ ]per[_ ]s(?:ec(?:ond)?)?|(?:train|eval|test|predict)_runtime"
+    r"|(?P<unit>percent|pct|[kmgt]b|[kmgt]ib|watts?|celsius|[mg]hz|joules?))\Z"
+)
+_SPELT_UNITS = {
+    "percent": "%", "pct": "%", "watt": "W", "watts": "W", "celsius": "C", "mhz": "MHz", "ghz": "GHz", "joule": "J", "joules": "J",
+    "kib": "KiB", "mib": "MiB", "gib": "GiB", "tib": "TiB",
+}  # fmt: skip
 _MERIT = compiled(r"(?i)figure of merit|fom(?:_\w{1,20})?")
 _RESULT = compiled(r"(?i)[kmgtp]?(?:flops?|f)(?:/s|s)|[gtp]?flops|ns/day|timesteps/s")
 
@@ -99,3 +107,19 @@ def unit_in(name: str) -> str:
     """The unit of time with which a name ends: `latency_s`, `step time (ms)`."""
     found = _SUFFIX.search(name)
     return found[1].lower() if found is not None and _RATE_NAME.search(name) is None else ""
+
+
+@lru_cache(4096)
+def unit_of(name: str) -> str:
+    """The unit that a name of somebody's own spells out: `samples_per_second`, `cpu_percent`, `used_gb`, `train_runtime`; else empty."""
+    if time := unit_in(name):
+        return time
+    found = _SPELT.search(name)
+    if found is None:
+        return ""
+    if found["work"]:
+        rate = f"{found['work'].lower()}/s"
+        return rate if is_rate(rate) else ""
+    if not found["unit"]:
+        return "s"  # Trainer.save_metrics of Hugging Face: train_results.json, all_results.json
+    return _SPELT_UNITS.get(found["unit"].lower(), found["unit"].upper())

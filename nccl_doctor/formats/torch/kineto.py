@@ -272,6 +272,11 @@ def _elements(dims: Any) -> int | None:
     return _whole(math.prod(dims[0][:16]), None)
 
 
+def _seconds(value: float) -> str:
+    """`1.20 s`, `0.00084 s`."""
+    return f"{value:.2f} s" if value >= 1 or not value else f"{value:.3g} s"
+
+
 def _rows(facts: Facts, file: str, seen: _Seen, properties: dict[str, Any], *, complete: bool) -> Iterator[object]:
     info = properties.get("distributedInfo")
     info = info if isinstance(info, dict) else {}
@@ -281,11 +286,14 @@ def _rows(facts: Facts, file: str, seen: _Seen, properties: dict[str, Any], *, c
     host = host if isinstance(host, str) else None
     trace = _trace(seen, info, properties)
     trace.update(file=file, host=host, rank=rank, complete=int(complete))
-    parts = [f"{seen.events:,} events over {trace['span_s']:.2f} s", f"communication {trace['comm_s']:.2f} s"]
+    parts = [f"{seen.events:,} events over {_seconds(trace['span_s'])}", f"communication {_seconds(trace['comm_s'])}"]
     if trace["compute_s"] is not None:
-        parts += [f"other kernels {trace['compute_s']:.2f} s", f"communication alone {trace['exposed_s']:.2f} s"]
+        parts += [
+            f"other kernels {_seconds(trace['compute_s'])}",
+            f"communication alone {_seconds(trace['exposed_s'])}",
+        ]
     if trace["input_s"] is not None:
-        parts.append(f"waiting for input {trace['input_s']:.2f} s")
+        parts.append(f"waiting for input {_seconds(trace['input_s'])}")
     trace["ref"] = facts.evidence(file, max(seen.events, 1), "; ".join(parts))
     yield Trace(**trace)
     place = "gpu" if any(call.place == "gpu" for call in seen.calls) else "cpu"

@@ -408,7 +408,9 @@ def test_things_that_wandb_logs_by_turns_have_the_pace_of_one_of_them() -> None:
     # `wandb.log` twice a loop without `step=`: each call is a step, the second a moment after the first
     lines = []
     for turn in range(60):
-        lines.append({"reward": 1.0 + turn, "_runtime": 2.5 * turn, "_timestamp": 1.7e9 + 2.5 * turn, "_step": 2 * turn})
+        lines.append(
+            {"reward": 1.0 + turn, "_runtime": 2.5 * turn, "_timestamp": 1.7e9 + 2.5 * turn, "_step": 2 * turn}
+        )
         after = 2.5 * turn + 0.01
         lines.append({"mean_reward": 2.0, "_runtime": after, "_timestamp": 1.7e9 + after, "_step": 2 * turn + 1})
     facts, _ = read("".join(json.dumps(line) + "\n" for line in lines).encode())

@@ -1,0 +1,18 @@
+"""Units that names of people's own spell out."""
+
+import pytest
+
+from nccl_doctor.formats.printed.units import unit_of
+
+
+@pytest.mark.parametrize(
+    ("name", "unit"),
+    [
+        ("train_samples_per_second", "samples/s"), ("eval_steps_per_second", "steps/s"), ("tokens_per_sec", "tokens/s"),
+        ("train_runtime", "s"), ("cpu_user_percent", "%"), ("used_gb", "GB"), ("peak_mib", "MiB"), ("power_watts", "W"),
+        ("temp_edge_celsius", "C"), ("sm_mhz", "MHz"), ("latency_ms", "ms"), ("data.used_gb", "GB"),
+        ("loss", ""), ("runtime", ""), ("apples_per_second", ""), ("load_avg_1min", ""), ("status", ""), ("gb", "GB"), ("thumb", ""),
+    ],
+)  # fmt: skip
+def test_the_unit_at_the_end_of_a_name(name: str, unit: str) -> None:
+    assert unit == unit_of(name)
