@@ -15,6 +15,8 @@ _LOOKED_AT = {  # the same of a node at one moment, as nvidia-smi without a loop
     "gpu_temperature": ("temperature", "C"),
     "gpu_memory_used": ("memory_used", "MiB"),
 }
+# What a job prints of its GPUs before it starts says nothing of their use by it.
+_NO_JOB = "NOT EXISTS (SELECT 1 FROM throughput_run) AND NOT EXISTS (SELECT 1 FROM bench_run)"
 QUERIES = (
     *(
         f"SELECT '{name}', {value}, '{unit}', 'gpu', {_GPU}, ref FROM gpu_use WHERE {value} IS NOT NULL"
@@ -22,7 +24,7 @@ QUERIES = (
     ),
     *(
         f"SELECT '{name}', {value}, '{unit}', 'gpu', {_GPU}, ref FROM node_gpu"
-        f" WHERE {value} IS NOT NULL AND NOT EXISTS (SELECT 1 FROM gpu_use) LIMIT 8192"
+        f" WHERE {value} IS NOT NULL AND NOT EXISTS (SELECT 1 FROM gpu_use) AND {_NO_JOB} LIMIT 8192"
         for name, (value, unit) in _LOOKED_AT.items()
     ),
 )

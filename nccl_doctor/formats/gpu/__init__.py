@@ -21,6 +21,14 @@ _OWN_TITLE = (
 OWN_HEADER = (
     rb"(?:timestamp|time|datetime)(?:, ?" + _OWN_TITLE + rb"(?: ?\((?:%|MB|MiB|W|C|MHz)\))?){2,12}[ \t]*(?:\r?$|\r?\n)"
 )
+_QUANTITY = rb"(?=[^\n]{0,2000}?(?:util|gpu_(?:use|busy|load)|power|temp|mem_|memory|vram|clock))"
+_OTHERS = rb"(?:, ?[A-Za-z_][\w.%/-]{0,60}(?: ?[(\[][^)\]\n,]{1,12}[)\]])?){1,60}[ \t]*\r?$"
+DEVICE = rb"(?i:card|cuda:?|gpu|nvidia|device)[ _:-]?\d{1,3}"
+# titles of which the second is of a GPU, or of what the rows name as one, among them one that monitors show
+DEVICE_HEADER = (
+    rb"(?:timestamp|time|datetime|date), ?(?:gpu(?:_id|_index)?|card(?:_id)?" + _QUANTITY + _OTHERS + rb"|device(?:_id|_name)?" + _QUANTITY
+    + _OTHERS + rb"(?=\r?\n[^,\n]{1,40}, ?" + DEVICE + rb" ?,))"
+)  # fmt: skip
 # a row with units and without titles: behind a time stamp, or the number, the UUID or the address of a GPU
 BARE_ROW = (
     rb"(?:\d{4}/\d\d/\d\d \d\d:\d\d:\d\d\.\d{3}|\d{1,3}|GPU-[0-9a-f]{8}-[0-9a-f-]{27}|[0-9A-F]{8}:[0-9A-F]{2}:[0-9A-F]{2}\.\d),"
@@ -47,7 +55,13 @@ FORMATS = (
             + rb",[ \t]*){0,400}"
             + SAMPLE
             + rb"[ \t]*(?:,|\r?\n|\Z)"  # nvidia-smi --query-gpu
-            rb"|" + OWN_HEADER + rb"|" + BARE_ROW + rb"[ \t]*(?:,|\r?\n|\Z)"  # without its header
+            rb"|"
+            + OWN_HEADER
+            + rb"|(?m:"
+            + DEVICE_HEADER
+            + rb")|"
+            + BARE_ROW
+            + rb"[ \t]*(?:,|\r?\n|\Z)"  # without its header
             rb"|"
             + NAMELESS  # nor its units
             + rb""

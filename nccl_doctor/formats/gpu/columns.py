@@ -39,12 +39,14 @@ RENAMED = {
     "index_gpu": "index",
     "pci_bus_id": "bus",
     "gpu_index": "index",
-    **dict.fromkeys(("util", "utilization", "gpu_util", "gpu_utilization"), "util"),
-    **dict.fromkeys(("memory_used", "mem_used", "gpu_memory_used", "gpu_mem_used"), "memory"),
-    **dict.fromkeys(("memory_total", "mem_total", "gpu_memory_total", "gpu_mem_total"), "memory_total"),
-    "power_limit": "power_limit",
+    **dict.fromkeys(("util", "utilization", "gpu_util", "gpu_utilization", "gpu_use", "gpu_busy", "gpu_load"), "util"),
+    **dict.fromkeys(("memory_used", "mem_used", "gpu_memory_used", "gpu_mem_used", "vram_used"), "memory"),
+    **dict.fromkeys(("memory_total", "mem_total", "gpu_memory_total", "gpu_mem_total", "vram_total"), "memory_total"),
+    **dict.fromkeys(("power_limit", "power_cap"), "power_limit"),
     **dict.fromkeys(("power", "power_draw", "power_usage", "gpu_power"), "power"),
-    **dict.fromkeys(("temp", "temperature", "gpu_temp", "gpu_temperature"), "temperature"),
+    **dict.fromkeys(
+        ("temp", "temperature", "gpu_temp", "gpu_temperature", "temp_edge", "temp_junction", "edge_temp"), "temperature"
+    ),
     **dict.fromkeys(("sm_clock", "clock_sm", "clocks_sm", "gr_clock", "graphics_clock", "clock_graphics"), "clock"),
 }
 """Columns of `nvidia-smi --query-gpu`; a later name of the same thing wins nothing, the first in the file counts."""
@@ -75,7 +77,8 @@ _COUNTERS = (
     (re.compile(r"remapped_rows\.failure$"), "remap-failed"),
     (re.compile(r"remapped_rows\.uncorrectable$"), "remapped-rows"),
 )
-_OWN_UNIT = re.compile(r"_(?:percent|pct|mb|mib|w|watts|c|mhz)$")
+_OWN_UNIT = re.compile(r"_(?:percent|pct|mb|mib|gb|gib|bytes|w|watts|c|celsius|mhz)$")
+_FACTORS = (("_bytes", 1 / (1 << 20)), ("_gb", 1024.0), ("_gib", 1024.0))  # to MiB
 _UNIT = re.compile(r"\s{0,40}(?:\[[^\]]{0,200}\]|\([^()]{1,12}\))\s{0,40}$")
 
 
@@ -93,6 +96,11 @@ def canonical(header: tuple[str, ...]) -> tuple[str | None, ...]:
         if name is not None:
             seen.add(name)
     return tuple(names)
+
+
+def factor_of(title: str) -> float:
+    """What makes the numbers of a column of people's own those of this package: `vram_used_bytes` counts MiB here."""
+    return next((factor for end, factor in _FACTORS if title.strip().endswith(end)), 1.0)
 
 
 def _name(title: str) -> str | None:

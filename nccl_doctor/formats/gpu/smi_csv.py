@@ -14,14 +14,17 @@ from typing import Any
 import numpy as np
 
 from nccl_doctor.common.timestamps import iso_seconds
-from nccl_doctor.formats.gpu import BARE_ROW, OWN_HEADER, SAMPLE, TITLE
-from nccl_doctor.formats.gpu.columns import canonical
+from nccl_doctor.formats.gpu import BARE_ROW, DEVICE, DEVICE_HEADER, OWN_HEADER, SAMPLE, TITLE
+from nccl_doctor.formats.gpu.columns import canonical, factor_of
 from nccl_doctor.formats.gpu.refusals import refusal
 from nccl_doctor.formats.gpu.sample_statistics import Samples
 from nccl_doctor.formats.gpu.sample_totals import Batch, Floats, Gpu, Ints, Place
 from nccl_doctor.formats.gpu.sweeps import Sweeps
 
-HEADER = re.compile(rb"(?:" + TITLE + rb",[ \t]*){0,400}" + SAMPLE + rb"[ \t]*(?:,|\r?$)|" + OWN_HEADER, re.MULTILINE)
+HEADER = re.compile(
+    rb"(?:" + TITLE + rb",[ \t]*){0,400}" + SAMPLE + rb"[ \t]*(?:,|\r?$)|" + OWN_HEADER + rb"|" + DEVICE_HEADER,
+    re.MULTILINE,
+)
 """Titles in the style of nvidia-smi, one of them of a sample; to be matched at the start of a line."""
 BARE = re.compile(BARE_ROW + rb"[ \t]*(?:,|\r?$)", re.MULTILINE)
 """A row with units; without a header they tell the columns."""
@@ -35,6 +38,8 @@ _DIGITS = 19  # of a number that 64 bits hold, and one
 _LOST = re.compile(
     rb"\[Unknown Error\]|\[GPU requires reset\]|\[GPU is lost\]|ERR!|Unable to determine the device handle|GPU is lost"
 )
+_DEVICES = ("device", "device_id", "device_name", "card", "card_id")
+_NAMED = re.compile(rb"(?m)^([^,\n]{1,40}, ?)" + DEVICE.replace(rb"\d{1,3}", rb"(\d{1,3})") + rb"(?= ?,)")
 _STRINGS = ("uuid", "bus", "host", "model")
 _POINTS = 1024  # rows of a block whose time is read
 _LONGEST_TIME = 19  # signs of a number of seconds, or of nanoseconds; one of hundreds is infinite
@@ -53,7 +58,11 @@ class Table:
     """Rows under one header, on their way into the sums."""
 
     def __init__(self, header: list[str], samples: Samples, host: str | None = None) -> None:
-        self._start(canonical(tuple(header)), samples, host)
+        named = len(header) > 1 and header[1].strip() in _DEVICES
+        titles = [header[0], "index", *header[2:]] if named else header
+        self._start(canonical(tuple(titles)), samples, host)
+        self._named_devices = named
+        self._factors = {name: factor_of(title) for name, title in zip(self.names, titles, strict=True) if name}
         self._titles = [title.strip().partition(" [")[0] for title in header]
 
     @classmethod
@@ -80,6 +89,9 @@ class Table:
         self._host = host
         self._sweeps = Sweeps()
         self.rows = 0
+        self._cells_of_first = 0
+        self._named_devices = False
+        self._factors: dict[str, float] = {}
         self._key = next((name for name in ("index", "uuid", "bus") if name in names), None)
         self._unique = [name or f"unused{number}" for number, name in enumerate(names)]
         self._titles = self._unique
@@ -143,6 +155,9 @@ class Table:
     def _frame(self, block: bytes, lines: int) -> Any:
         import pandas
 
+        self._cells_of_first = self._cells_of_first or block[: block.find(b"\n")].count(b",") + 1
+        if self._named_devices:
+            block = _NAMED.sub(rb"\1\2", block)
         if self._texts:
             plain = block
             for unit in (b" %", b" MiB", b" MHz", b" W"):
@@ -165,6 +180,8 @@ class Table:
 
     def _cells(self, line: str) -> list[str | None]:
         cells: list[str | None] = [None if cell.strip() in _ABSENT else cell.strip() for cell in line.split(",")]
+        if len(cells) == self._cells_of_first:  # a monitor may write titles of which it never has the values
+            cells += [None] * (len(self._unique) - len(cells))
         return cells if len(cells) == len(self._unique) else [None] * len(self._unique)
 
     def _columns(self, frame: Any) -> dict[str, Floats]:
@@ -182,7 +199,8 @@ class Table:
             elif name != "index" and name not in self._texts:
                 if not pandas.api.types.is_numeric_dtype(values):
                     values = _numeric(values)
-                columns[name] = values.to_numpy(np.float64)
+                factor = self._factors.get(name, 1.0)
+                columns[name] = values.to_numpy(np.float64) * factor if factor != 1.0 else values.to_numpy(np.float64)
         if mask is not None:
             columns["mask"] = mask.astype(np.float64)
         return columns
