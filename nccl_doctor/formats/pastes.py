@@ -29,13 +29,13 @@ _TOOL = (
     rb"|perfquery|mlxlink|ethtool|rdma|dmesg|journalctl)"
 )
 # `$ sacct`, `root@node01:~# nvidia-smi`, `[root@node01 ~]# dcgmi`, `(base) me@node01 ~ % top`, `bash-5.1$ free`, `PS C:\> nvidia-smi`;
-# behind other marks, `# sacct`, `=== ibstat ===` or `+ free`, only the command of a known tool counts
+# behind other marks, `# sacct`, `> sacct`, `=== ibstat ===` or `+ free`, only the command of a known tool counts
 PROMPT = compiled(
     rb"[ \t]{0,16}(?:\([\w.-]{1,40}\) ){0,2}"
     rb"(?:\[[^\]@\s]{1,40}@[^\]\n]{1,80}\] ?[$#%]|[\w.-]{1,40}@[\w.-]{1,80}(?::[^$#%\n|]{0,80}| [^$#%\n:|]{0,40})[$#%>]"
     rb"|(?:ba|z|k|c)?sh-\d[\d.]{0,8}[$#]|PS [A-Z]:[^>\n]{0,120}>)(?: {0,3}(?=[A-Za-z./~])[^\n]*| {0,3})$"
     rb"|[ \t]{0,16}[$%\xe2](?:\x9d\xaf|\x9e\x9c)? {0,3}(?=[A-Za-z./~])[^\n]*$"
-    rb"|[ \t]{0,16}(?:#{1,6} {1,3}|={3,10} {0,3}|\+{1,3} )(?:\$ )?(?:sudo )?" + _TOOL + rb"(?:[ :][^\n]*)?$"
+    rb"|[ \t]{0,16}(?:#{1,6} {1,3}|={3,10} {0,3}|\+{1,3} |> {1,3})(?:\$ )?(?:sudo )?" + _TOOL + rb"(?:[ :][^\n]*)?$"
 )
 _COMMAND = compiled(
     rb"(?:sudo )?[a-z][\w./+-]{1,60}(?: [^\n|]{0,400}(?:\| ?(?:grep|head|tail|column|less|sort|tee)[^\n]{0,200})?)?$"

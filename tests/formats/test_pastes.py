@@ -17,6 +17,7 @@ PROMPTS = (
     "# sacct -j 42",
     "=== sacct -j 42 ===",
     "+ sacct -j 42",
+    "> sacct -j 42",
     "## sacct",
 )
 

@@ -57,12 +57,15 @@ def seconds(text: str) -> float:
 class Table:
     """Rows under one header, on their way into the sums."""
 
+    _factors: dict[str, float]  # of columns in other units than those of this package
+
     def __init__(self, header: list[str], samples: Samples, host: str | None = None) -> None:
         named = len(header) > 1 and header[1].strip() in _DEVICES
         titles = [header[0], "index", *header[2:]] if named else header
         self._start(canonical(tuple(titles)), samples, host)
         self._named_devices = named
-        self._factors = {name: factor_of(title) for name, title in zip(self.names, titles, strict=True) if name}
+        named_titles = zip(self.names, titles, strict=True)
+        self._factors = {name: factor_of(title) for name, title in named_titles if name is not None}
         self._titles = [title.strip().partition(" [")[0] for title in header]
 
     @classmethod
@@ -91,7 +94,7 @@ class Table:
         self.rows = 0
         self._cells_of_first = 0
         self._named_devices = False
-        self._factors: dict[str, float] = {}
+        self._factors = {}
         self._key = next((name for name in ("index", "uuid", "bus") if name in names), None)
         self._unique = [name or f"unused{number}" for number, name in enumerate(names)]
         self._titles = self._unique

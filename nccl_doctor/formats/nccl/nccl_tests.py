@@ -59,6 +59,10 @@ _WORDS = (
 )  # fmt: skip
 
 
+# Open MPI 4 names the rank in front of each piece that a program wrote, not of each line: `-1[1,0]<stdout>:    187.7    0.00`
+_CHUNK = re.compile(rb"(?<=[^\n])\[\d{1,6},\d{1,7}\]<stdout>:(?=[ \t]{1,12}[\dN])")
+
+
 @cache
 def _gate() -> Prefilter:
     return prefilter(frozenset(_WORDS), name="nccl-tests")
@@ -82,7 +86,8 @@ def read_format(stream: Readable, name: str, facts: Facts) -> Reading:
             rest = b"".join([block.data, *(more.data for more in islice(parts, 63))])
             return nccl_tests_json.read_json(rest, name, facts, first)
         start = False
-        reader.block(block.data, block.first)
+        whole = _CHUNK.sub(b"", block.data) if b"]<stdout>:" in block.data else block.data
+        reader.block(whole, block.first)
         lines = block.first + block.data.count(b"\n") - block.data.endswith(b"\n")
     reader.ends()
     copies = reader.add()

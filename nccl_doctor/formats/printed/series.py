@@ -118,7 +118,8 @@ class NumberSeries:
                 continue
             yield PrintedNumber(
                 file=file, name=one.name, unit=one.unit or unit_of(one.name), kind=one.kind, n=one.n,
-                median=median(one.values), last=one.last.value, last_label=one.last.place.label, lowest=one.lowest.value, lowest_label=one.lowest.place.label,
+                median=median(one.values), last=one.last.value, last_label=one.last.place.label,
+                lowest=one.lowest.value, lowest_label=one.lowest.place.label,
                 highest=one.highest.value, highest_label=one.highest.place.label,
                 worst_ref=ref(one.lowest if one.kind == "rate" else one.highest), ref=ref(one.last),
             )  # fmt: skip

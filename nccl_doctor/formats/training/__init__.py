@@ -72,6 +72,7 @@ FORMATS = (
         tables=("throughput_run", "step", "run_setting", "loss_scale", "training_event", "comm_op", "scalar"),
         # Literals of step lines that ordinary output does not have; see `steps.step_formats` and its neighbours.
         inside=(
+            b"elapsed_time_per_iteration_ms=",
             b"images/sec: ", b"/sec per ", b'"ups": ', b", ups=", b"elapsed time per iteration (", b"SamplesPerSec=", b" | step: ",
             b"'train_samples_per_second'", b"it/s]", b"it/s, ", b"s/it]", b"s/it, ", b"  tps: ", b"mtps: ",
             b"throughput/samples_per_sec: ", b"throughput/device/", b" examples/second between steps ", b" examples/sec; ",

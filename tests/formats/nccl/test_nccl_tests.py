@@ -91,6 +91,17 @@ def test_rows_with_launcher_prefixes() -> None:
     assert numbers(whole) == numbers(tagged)
 
 
+def test_rows_that_a_launcher_tags_piece_by_piece() -> None:
+    # mpirun --tag-output of Open MPI 4: the three parts of a row are written one after another
+    text = (FIXTURES / "a100_8.out").read_text()
+    whole, _ = read(text)
+    cut = re.compile(r"^(\s{1,12}\d+.{20,60}?-1)(\s+\S+\s+\S+\s+\S+\s+\S+)(\s+\S+\s+\S+\s+\S+\s+\S+)$", re.MULTILINE)
+    pieces, count = cut.subn(r"\1[1,0]<stdout>:\2[1,0]<stdout>:\3", text)
+    assert count > 10
+    tagged, _ = read("".join(f"[1,0]<stdout>:{line}\n" for line in pieces.splitlines()))
+    assert numbers(whole) == numbers(tagged)
+
+
 OLD = """\
 # nThread 1 nGpus 2 minBytes 8 maxBytes 16 step: 2(factor) warmup iters: 5 iters: 20 validation: 1
 # Using devices

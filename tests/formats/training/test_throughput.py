@@ -326,6 +326,22 @@ def test_every_program_prints_a_declared_literal() -> None:
         assert any(literal in path.read_bytes() for literal in inside), path.name
 
 
+@pytest.mark.parametrize(
+    "line",
+    [
+        "iteration {step:8d}/  500 | elapsed time per iteration (ms): 812.4/809.9 | global batch size:    64 | lm loss: 8.1 |",
+        "[2025-01-10 09:43:36,161][I][megatron/training_log:402:log]  iteration=  {step}/  500 | consumed_tokens=1310720"
+        " | elapsed_time_per_iteration_ms=812.4 | learning_rate=2e-05 | global_batch_size=   64 | lm loss=8.1 | loss_scale=1.0 |",
+    ],
+    ids=["Primus", "ALCF"],
+)  # fmt: skip
+def test_megatron_lines_of_other_forks(line: str) -> None:
+    facts = derived("".join(line.format(step=step) + "\n" for step in range(20, 60)))
+    ((tool, seconds, rate),) = facts.query("SELECT tool, seconds, rate FROM steady JOIN throughput_run USING (run)")
+    assert ("megatron", 0.8124) == (tool, pytest.approx(seconds))
+    assert 64 / 0.8124 == pytest.approx(rate)
+
+
 # --- change points -----------------------------------------------------------------------------------------------------
 
 

@@ -126,26 +126,28 @@ def _find_bar(line: bytes) -> Fields | None:
 
 
 _COUNTS = (
-    ("batch", compiled(rb"global batch size: +(\d+)")),
-    ("scale", compiled(rb"loss scale: +(" + NUMBER + rb")")),
-    ("skipped", compiled(rb"skipped iterations: +(\d+)")),
-    ("nan", compiled(rb"nan iterations: +(\d+)")),
+    ("batch", compiled(rb"global[ _]batch[ _]size[:=] +(\d+)")),
+    ("scale", compiled(rb"loss[ _]scale[:=] *(" + NUMBER + rb")")),
+    ("skipped", compiled(rb"skipped[ _]iterations[:=] +(\d+)")),
+    ("nan", compiled(rb"nan[ _]iterations[:=] +(\d+)")),
 )
-_find_iteration = by(
-    rb"iteration +(?P<step>\d+)/ *\d+ \|.{0,300}?elapsed time per iteration \((?:s\): +"
-    + SECONDS
-    + rb"|ms\): +(?P<milliseconds>"
-    + NUMBER
-    + rb")) \|"
+_LOST = (b"loss: NAN", b"loss: nan", b"loss=nan")
+_MEGATRON = b"elapsed time per iteration (", b"elapsed_time_per_iteration_ms="  # the second: ALCF's Megatron-DeepSpeed
+_find_iteration = by(  # Primus prints a mean behind the time
+    rb"iteration +(?P<step>\d+)/ *\d+ \|.{0,300}?elapsed time per iteration \((?:s\): +%b|ms\): +(?P<milliseconds>%b)(?:/%b)?) \|"
+    % (SECONDS, NUMBER, NUMBER)
+)
+_find_named_iteration = by(
+    rb"iteration= +(?P<step>\d+)/ *\d+ \|.{0,300}?elapsed_time_per_iteration_ms= *(?P<milliseconds>%b) \|" % NUMBER
 )
 
 
 def _find_megatron(line: bytes) -> Fields | None:
-    fields = _find_iteration(line)
+    fields = _find_iteration(line) or _find_named_iteration(line)
     if fields is None:
         return None
     counts = tuple((name, *match.span(1), 1.0) for name, regex in _COUNTS if (match := regex.search(line)))
-    return fields._replace(places=fields.places + counts, lost=b"loss: NAN" in line or b"loss: nan" in line)
+    return fields._replace(places=fields.places + counts, lost=any(word in line for word in _LOST))
 
 
 _SCALE = compiled(rb'"loss_scale": "(' + NUMBER + rb')"')
@@ -192,7 +194,7 @@ TOOLS = (
         "job",
         by(rb"\bwps=" + RATE + rb", ups=" + SPEED + rb",.{0,400}?\bnum_updates=(?P<step>\d+)"),
     ),
-    Tool(b"elapsed time per iteration (", "megatron", "samples/s", "job", _find_megatron),
+    *(Tool(literal, "megatron", "samples/s", "job", _find_megatron) for literal in _MEGATRON),
     *(
         Tool(
             literal,
