@@ -69,6 +69,7 @@ FORMATS = (
             rb"|\A\s{0,200}#\s?(?:Date,? +Time,? +)?gpu(?: +|, ?)(?:pwr|sm|pid|gtemp|fb|rxpci)[ ,][^\n]*\n"  # dmon, pmon
             rb"\s{0,20}# ?(?:YYYYMMDD,? +HH:MM:SS,? +)?Idx[ ,]"
             rb"|\A\s{0,200}#\s?Entity +[A-Z0-9]{4,6}\b"  # dcgmi dmon
+            rb"|\A\s{0,200}\[?\s{0,200}\{[^{}]{0,4000}\"system[./]gpu\.\d{1,3}\.\w{1,40}\" ?:"  # wandb-events.jsonl
             rb"|\A\s{0,200}\[?\s{0,200}\{[^{}]{0,4000}\"gpu_usage:\d"  # SuperBench
             rb"|\A\s{0,200}\[?\s{0,200}\{(?=[^{}]{0,4000}\"(?:index|gpu|gpu_id|gpu_index|minor_number|device)\" ?:)"
             rb"[^{}]{0,4000}\"(?:utilization[._]gpu|gpu_util(?:ization)?|util(?:ization)?)\" ?:"

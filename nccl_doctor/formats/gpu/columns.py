@@ -98,6 +98,24 @@ def canonical(header: tuple[str, ...]) -> tuple[str | None, ...]:
     return tuple(names)
 
 
+_WANDB = re.compile(r"(?:system[./])?gpu\.(\d{1,3})\.(\w{1,40})$")
+_WANDB_COLUMNS = {
+    "gpu": "util", "temp": "temperature", "powerWatts": "power", "enforcedPowerLimitWatts": "power_limit", "smClock": "clock",
+    "memoryAllocatedBytes": "memory",
+}  # fmt: skip
+
+
+@lru_cache(4096)
+def wandb_column(key: str) -> tuple[int, str] | None:
+    """Number of a GPU and column of a metric of the system as Weights & Biases keeps it: `system.gpu.3.powerWatts`.
+
+    Source: wandb `core/pkg/monitor/gpu_nvidia.go`, before 0.15 `wandb/sdk/internal/stats.py`. Memory is in bytes.
+    """
+    found = _WANDB.match(key)
+    column = _WANDB_COLUMNS.get(found[2]) if found is not None else None
+    return (int(found[1]), column) if found is not None and column is not None else None
+
+
 def factor_of(title: str) -> float:
     """What makes the numbers of a column of people's own those of this package: `vram_used_bytes` counts MiB here."""
     return next((factor for end, factor in _FACTORS if title.strip().endswith(end)), 1.0)

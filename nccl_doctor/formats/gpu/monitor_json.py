@@ -1,7 +1,7 @@
 """JSON of GPU monitors: one object a line or one after the other.
 
-Known shapes: keys `gpu_usage:0` (SuperBench), an object a GPU with a utilisation, a list `gpus` (gpustat), `nodes` with
-`gpu_utilization` (the summary of jobstats).
+Known shapes: keys `gpu_usage:0` (SuperBench) and `system.gpu.0.gpu` (events of Weights & Biases), an object a GPU with a
+utilisation, a list `gpus` (gpustat), `nodes` with `gpu_utilization` (the summary of jobstats).
 """
 
 import re
@@ -15,7 +15,7 @@ import numpy as np
 from nccl_doctor.facts.store import Facts
 from nccl_doctor.facts.tables.gpu import GpuProcess, GpuUse
 from nccl_doctor.formats.declaration import Reading
-from nccl_doctor.formats.gpu.columns import canonical
+from nccl_doctor.formats.gpu.columns import canonical, wandb_column
 from nccl_doctor.formats.gpu.loops.process_looks import Looks
 from nccl_doctor.formats.gpu.sample_statistics import Samples
 from nccl_doctor.formats.gpu.sample_totals import Batch, Floats, Gpu, Place
@@ -38,7 +38,7 @@ _FLAT = {
     "power_limit": "power_limit", "enforced_power_limit": "power_limit", "clock_reasons": "mask",
     "throttle_reasons": "mask", "ecc_uncorrected": "counter:ecc-uncorrected", "ecc_corrected": "counter:ecc-corrected",
 }  # fmt: skip
-_TIMES = ("time", "timestamp", "query_time", "ts")
+_TIMES = ("time", "timestamp", "query_time", "ts", "_timestamp")
 _HOSTS = ("host", "hostname", "node", "nodename")
 _INDEX = ("index", "gpu", "gpu_index", "gpu_id", "minor_number", "device", "id")
 _NOT_SAMPLED = ("index", "uuid", "model", "host", "bus", "time")  # columns that say whose samples these are
@@ -79,11 +79,17 @@ def _indexed(keys: tuple[str, ...]) -> tuple[_Indexed, ...]:
         match = _INDEXED.match(key)
         if match is not None and match[1] in _SUPERBENCH:
             found.setdefault(int(match[2]), {})[_SUPERBENCH[match[1]]] = key
-    scales = {column: 2.0**-20 if column.startswith("memory") else 1.0 for column in _SUPERBENCH.values()}
+        elif (named := wandb_column(key)) is not None:
+            found.setdefault(named[0], {})[named[1]] = key
     return tuple(
-        _Indexed(gpu, _Shape(tuple(own), tuple(map(scales.__getitem__, own))), _values_of(tuple(own.values())))
+        _Indexed(gpu, _Shape(tuple(own), tuple(map(_scale, own))), _values_of(tuple(own.values())))
         for gpu, own in found.items()
     )
+
+
+def _scale(column: str) -> float:
+    """What makes the numbers of such a monitor those of a column: it counts memory in bytes."""
+    return 2.0**-20 if column.startswith("memory") else 1.0
 
 
 def _values_of(keys: tuple[str, ...]) -> Callable[[Mapping[str, Any]], tuple[Any, ...]]:
@@ -111,6 +117,7 @@ class _Reader:
         self._processes: dict[tuple[str | None, int | None, int], GpuProcess] = {}
         self._times_seen: dict[tuple[str | None, int | None, int], int] = {}
         self._looks = Looks()
+        self._of_node = False  # as Weights & Biases samples them, whatever the job uses
 
     def read_records(self, objects: LineObjects) -> Reading:
         used = self._take_all(objects)
@@ -119,7 +126,7 @@ class _Reader:
             row._replace(n=self._times_seen[key], last=self._looks.last(key)) for key, row in self._processes.items()
         )
         if self._samples.gpus:
-            self._samples.write(self._facts, self._name, "json")
+            self._samples.write(self._facts, self._name, "json", of_job=not self._of_node)
         note = None if objects.torn is None else f"ends in the middle of the object that starts in line {objects.torn}"
         return Reading(objects.lines, used, note)
 
@@ -141,6 +148,7 @@ class _Reader:
             found = [self._one(gpu, host, time, place) for gpu in record["gpus"] if isinstance(gpu, dict)]
             return int(any(found))
         gpus = _indexed(tuple(record))
+        self._of_node = self._of_node or (bool(gpus) and "_timestamp" in record)
         for gpu in gpus:
             self._add(Gpu(host, gpu.gpu), gpu.shape, gpu.values(record), time, place)
         return int(bool(gpus)) or int(self._one(record, host, time, place))

@@ -224,12 +224,13 @@ class Samples:
         for number, part in old.items():
             self._put(number // 2, part)
 
-    def write(self, facts: Facts, file: str, source: str) -> None:
-        """Turn the sums into rows."""
+    def write(self, facts: Facts, file: str, source: str, *, of_job: bool = True) -> None:
+        """Turn the sums into rows; of a tool that samples all GPUs of a node, not those `of_job`, the GPUs that worked at all."""
         totals = self._job if self._started else self._before
+        worked = totals.hist["util"][:, IDLE:].sum(1) > 0
         refs = {}
         for slot in range(len(self.gpus)):
-            if slot in self._shown:
+            if slot in self._shown and (of_job or worked[slot] or not worked.any()):
                 refs[slot] = facts.evidence(file, *self._slack.get(slot, self._shown[slot]))
         facts.add(self._uses(totals, refs, file, source))
         facts.add(self._samples(refs, file))

@@ -65,7 +65,7 @@ FORMATS = (
     Format(
         "wandb-run",
         "wandb_run",
-        tables=("throughput_run", "step", "scalar", "process_end"),
+        tables=("throughput_run", "step", "scalar", "process_end", "gpu_use", "gpu_sample"),
         begins=compiled(rb"\A:W&B\xe1\xbe"),
     ),
 )  # fmt: skip

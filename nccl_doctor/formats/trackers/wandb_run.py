@@ -13,6 +13,9 @@ from typing import Any
 from nccl_doctor.facts.store import Facts
 from nccl_doctor.facts.tables import ProcessEnd
 from nccl_doctor.formats.declaration import Reading
+from nccl_doctor.formats.gpu.collected.value_rows import ValueRows
+from nccl_doctor.formats.gpu.columns import wandb_column
+from nccl_doctor.formats.gpu.sample_totals import Gpu
 from nccl_doctor.formats.training.metrics import number, rank_of, setting_of
 from nccl_doctor.formats.training.record_series import RecordSeries
 from nccl_doctor.formats.training.run_settings import Settings
@@ -26,6 +29,8 @@ _LARGEST = 8 << 20  # bytes of a record; tables and pictures are files of their 
 _HISTORY, _STATS, _RUN, _EXIT = 2, 7, 17, 18  # fields of Record
 _ITEMS = {_HISTORY: 1, _STATS: 3}  # field -> its field of items
 _KEY, _NESTED, _JSON = 1, 2, 16  # fields of an item
+_STAMP = 2  # of StatsRecord
+_MIB = 2.0**-20  # of a byte
 _HOST, _CONFIG, _UPDATE = 13, 4, 1  # of RunRecord, ConfigRecord
 
 
@@ -52,6 +57,9 @@ def read_format(stream: Readable, name: str, facts: Facts) -> Reading:
         note = f"{problem} behind record {records:,}"
     first = facts.query("SELECT coalesce(max(run), 0) FROM throughput_run")[0][0] + 1
     facts.add(run.series.rows(facts, name, first, run.settings))
+    run.gpus.flush()
+    if run.gpus.samples.gpus:
+        run.gpus.samples.write(facts, name, "wandb", of_job=False)
     if run.end is not None:
         code, text, at = run.end
         if code:
@@ -153,10 +161,18 @@ def _items(message: bytes, field: int) -> dict[str, Any]:
     return found
 
 
+def _moment(stamp: bytes) -> float:
+    """Seconds since the epoch of a `google.protobuf.Timestamp`; 0 where it is none."""
+    parts = {field: value for field, value in _fields(stamp) if isinstance(value, int)}
+    seconds = parts.get(1, 0)
+    return seconds + parts.get(2, 0) / 1e9 if seconds < 1 << 40 else 0.0
+
+
 class _Run:
     """One run while it is read."""
 
     def __init__(self) -> None:
+        self.gpus = ValueRows()
         self.series = RecordSeries()
         self.settings = Settings()
         self.understood = 0
@@ -175,11 +191,13 @@ class _Run:
                 code = next((known for number_, known in _fields(value) if number_ == 1 and isinstance(known, int)), 0)
                 self.end = code & 0xFF, f"exit {{ exit_code: {code} }}", place
             else:
-                self._numbers(field, _items(value, _ITEMS[field]), place)
+                when = next(_messages(value, _STAMP), b"") if field == _STATS else b""
+                self._numbers(field, _items(value, _ITEMS[field]), place, _moment(when))
 
-    def _numbers(self, field: int, data: dict[str, Any], place: int) -> None:
+    def _numbers(self, field: int, data: dict[str, Any], place: int, moment: float) -> None:
         text = json.dumps(data)[:600].encode()
         if field == _STATS:
+            self._gpus(data, moment, place, text.decode())
             self.series.scalars.note_scalars(
                 {f"system/{name}": value for name, value in data.items()}, None, (text, place)
             )
@@ -188,6 +206,22 @@ class _Run:
         when = when if when is not None else number(data.get("_runtime"))
         self.series.scalars.note_scalars(data, step, (text, place))
         self.series.record("wandb", None if step is None else int(step), when, data, (text, place))
+
+    def _gpus(self, data: dict[str, Any], moment: float, place: int, text: str) -> None:
+        """Take samples of GPUs; one process of each node keeps those of the node."""
+        for key, value in data.items():
+            named, found = wandb_column(key), number(value)
+            if named is not None and found is not None:
+                gpu, column = named
+                at = moment if moment > 0 else float(place)
+                self.gpus.add(
+                    self.gpus.slot(Gpu(self.host, gpu)),
+                    at,
+                    column,
+                    found * (_MIB if column == "memory" else 1.0),
+                    place,
+                    text,
+                )
 
     def _settings(self, run: bytes) -> None:
         host = next(_messages(run, _HOST), b"").decode("utf-8", "replace")

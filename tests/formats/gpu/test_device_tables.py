@@ -1,6 +1,7 @@
 """Tables of monitors of people's own: a time, what each row calls its GPU, and any columns."""
 
 import io
+import json
 
 import pytest
 
@@ -59,3 +60,17 @@ def test_columns_that_nothing_knows_beside_those_of_a_gpu() -> None:
 
 def test_devices_that_are_no_gpus() -> None:
     assert not _is_samples("timestamp,device,temperature,power\n1754586662,fridge,4,120\n1754586667,fridge,4,121\n")
+
+
+def test_events_of_weights_and_biases() -> None:
+    lines = [
+        {
+            "system.gpu.0.gpu": 4.0 + n % 4, "system.gpu.0.temp": 66.1, "system.gpu.0.powerWatts": 30.9, "system.gpu.1.gpu": 0.0,
+            "system.gpu.1.powerWatts": 9.0, "system.cpu": 70.5, "_wandb": True, "_timestamp": 1582070941 + 30 * n, "_runtime": 28 + 30 * n,
+        }
+        for n in range(24)
+    ]  # fmt: skip
+    text = "".join(json.dumps(line) + "\n" for line in lines)
+    assert _is_samples(text)
+    (row,) = _read(text).query("SELECT gpu, samples, power_median, temperature_max FROM gpu_use")
+    assert (0, 24, 31.0, 66.1) == row

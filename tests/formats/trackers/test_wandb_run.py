@@ -121,3 +121,24 @@ def test_a_changed_file_never_fails(at: int, noise: bytes) -> None:
     data = RUN.read_bytes()
     facts, _ = read(data[:at] + noise + data[at + len(noise) :])
     assert len(facts.rows(Step)) <= 40
+
+
+def test_the_gpus_that_work_are_sampled() -> None:
+    # StatsRecord { timestamp = 2, item = 3 }: all GPUs of the node; 0 and 1 are of others
+    records = []
+    for number in range(30):
+        stamp = field(2, bytes([1 << 3]) + varint(1_700_000_000 + 30 * number))
+        items = b"".join(
+            field(3, field(1, f"gpu.{gpu}.{name}".encode()) + field(16, str(value).encode()))
+            for gpu in range(4)
+            for name, value in (
+                ("gpu", 97.0 if gpu > 1 else 0.0), ("powerWatts", 600.5 if gpu > 1 else 70.0), ("temp", 60 + gpu),
+                ("memoryAllocatedBytes", 40 << 30),
+            )
+        )  # fmt: skip
+        records.append(field(7, stamp + items))
+    facts, _ = read(framed(records))
+    wanted = [(2, 30, 97.0, 62.0, 40960.0, 870.0), (3, 30, 97.0, 63.0, 40960.0, 870.0)]
+    assert wanted == facts.query(
+        "SELECT gpu, samples, util_mean, temperature_max, memory_max, seconds FROM gpu_use WHERE source = 'wandb' ORDER BY gpu"
+    )
