@@ -64,6 +64,11 @@ CONVERSIONS = (
         _called(r"\.et$"),
     ),
     Conversion(
+        "a topology of hwloc (lstopo)",
+        "`NCCL_TOPO_DUMP_FILE=topo.xml` and `nvidia-smi topo -m` write what is read here; `lstopo -i FILE --of console` prints it",
+        _begins(rb"\A\s{0,20}(?:<\?xml[^>]{0,200}>\s{0,20})?(?:<!DOCTYPE topology[^>]{0,200}>\s{0,20})?<topology\b"),
+    ),
+    Conversion(
         "a trace of the profiler of JAX and TensorFlow",
         "https://ui.perfetto.dev and `xprof --logdir DIR` show it; the step lines that the program printed are read here",
         _begins(

@@ -25,6 +25,10 @@ FILES = {
     "system@1.journal": (b"LPKSHHRH" + BINARY, "journalctl --file"),
     "core.4711": (b"\x7fELF\x02\x01\x01" + b"\x00" * 9 + b"\x04\x00" + BINARY, "gdb PROGRAM"),
     "perf.data": (b"PERFILE2" + BINARY, "perf report"),
+    "node.xml": (
+        b'<?xml version="1.0"?>\n<!DOCTYPE topology SYSTEM "hwloc2.dtd">\n<topology version="2.0">\n</topology>\n',
+        "lstopo -i",
+    ),
     "sa21": (b"\xd5\x96" + BINARY, "sar -A -f"),
     "ib0.pcap": (b"\xd4\xc3\xb2\xa1" + BINARY, "tcpdump"),
     "et.json": (

@@ -331,10 +331,11 @@ def _links(facts: Facts) -> Iterator[Clause]:
         yield f"ibdiagnet: {counted(stages, 'stage')}, {counted(errors, 'error')}, {counted(warnings, 'warning')}", ref
     for test, runs, worst, usual, unit, ref in facts.query(
         "SELECT iif(tool IN ('perftest', 'hpl', 'gpu-burn', 'hpcg'), '', tool || ' ') || test, count(*),"
-        " iif(unit IN ('us', 'ms'), max(value), min(value)), median(value), unit, min(ref) FROM active_test"
+        " iif(unit IN ('us', 'ms', 's'), max(value), min(value)), median(value), unit, min(ref) FROM active_test"
         " WHERE (tool IN ('perftest', 'iperf3', 'fio', 'osu', 'hpl', 'imb', 'ucx', 'fabtests', 'deepep', 'gpu-burn',"
         " 'ior', 'stream', 'babelstream', 'hpcg', 'mdtest', 'io500')"
-        " OR (tool = 'serving' AND test IN ('request rate', 'output rate', 'mean TTFT', 'mean TPOT'))) AND value IS NOT NULL"
+        " OR (tool = 'serving' AND test IN ('request rate', 'output rate', 'mean TTFT', 'mean TPOT', 'mean latency')))"
+        " AND value IS NOT NULL"
         " GROUP BY tool, test, unit ORDER BY tool, test <> 'score', test, unit"
     ):
         over = f" over {runs:,} runs, {_plain(worst)} at worst" if runs > 1 else ""

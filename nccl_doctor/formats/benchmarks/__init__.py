@@ -92,7 +92,10 @@ FORMATS = (
         "serving-benchmark",
         "serving",
         tables=("active_test",),
-        begins=compiled(rb"\A\s{0,20}\{(?=[^\n]{0,9000}\"mean_ttft_ms\" ?: ?\d)"),
+        begins=compiled(
+            rb"\A\s{0,20}\{(?:(?=[^\n]{0,9000}\"mean_ttft_ms\" ?: ?\d)|\s{0,20}\"avg_latency\" ?: ?\d[^{\[]{0,60}\"latencies\" ?: ?\["
+            rb"|\s{0,20}\"elapsed_time\" ?: ?\d[^{\[]{0,60}\"num_requests\" ?: ?\d)"
+        ),
         inside=(b" Serving Benchmark Result ",),
         reach=4 << 20,
         after=("rdma-test",),

@@ -1,4 +1,5 @@
-"""What benchmarks of servers of language models print: `vllm bench serve`, `benchmark_serving.py`, `sglang.bench_serving`."""
+"""What benchmarks of servers of language models print: `vllm bench serve`, `benchmark_serving.py`, `sglang.bench_serving`,
+and the results of `vllm bench latency` and `throughput` with `--output-json`."""
 
 import json
 import re
@@ -39,7 +40,12 @@ _KEYS = {
         for kind in ("mean", "median", "p99")
         for what in ("ttft", "tpot", "itl", "e2el")
     },
+    # of `vllm bench latency` and `vllm bench throughput`, which time batches
+    "avg_latency": ("mean latency", "s"),
+    "requests_per_second": ("request rate", "requests/s"),
+    "tokens_per_second": ("total rate", "tokens/s"),
 }
+_PERCENTILES = {"50": ("median latency", "s"), "99": ("p99 latency", "s")}
 _KEEP = 12
 _MOST = 20_000
 _LARGEST = 16 << 20  # bytes of a line of JSON, which may hold all answers
@@ -88,7 +94,7 @@ def _read_json(stream: Readable, name: str, facts: Facts) -> Reading:
     rows: list[ActiveTest] = []
     note = None
     lines = content.split(b"\n")
-    for number, line in enumerate(lines, 1):
+    for number, line in enumerate([content] if _is_one(content) else lines, 1):
         if not line.strip():
             continue
         try:
@@ -96,14 +102,23 @@ def _read_json(stream: Readable, name: str, facts: Facts) -> Reading:
         except (ValueError, RecursionError) as error:
             note = f"line {number} is no complete JSON: {str(error)[:100]}"
             continue
-        for key, named in _KEYS.items() if isinstance(result, dict) else ():
-            if (value := finite(result.get(key))) is not None:
-                rows.append(_row(facts, name, None, number, named, value, number, f'"{key}": {value:.6g}'))
+        if not isinstance(result, dict):
+            continue
+        shares = result.get("percentiles")
+        for names, told in ((_KEYS, result), (_PERCENTILES, shares if isinstance(shares, dict) else {})):
+            for key, named in names.items():
+                if (value := finite(told.get(key))) is not None:
+                    rows.append(_row(facts, name, None, number, named, value, number, f'"{key}": {value:.6g}'))
         if len(rows) > _MOST:
             note = f"holds more than {_MOST:,} results; the others were left out"
             break
     facts.add(rows)
     return Reading(len(lines) - (not lines[-1]), len(rows), note)
+
+
+def _is_one(content: bytes) -> bool:
+    """Whether the file is one object in several lines."""
+    return content.lstrip()[:2] in (b"{\n", b"{\r")
 
 
 def _row(

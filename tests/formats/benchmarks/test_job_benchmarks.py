@@ -1,6 +1,7 @@
 """OSU micro-benchmarks, Linpack and benchmarks of servers: the numbers of each run, and broken input."""
 
 import io
+import json
 from types import ModuleType
 
 import pytest
@@ -10,6 +11,7 @@ from nccl_doctor.app import analyze
 from nccl_doctor.facts.store import Facts
 from nccl_doctor.facts.tables import ActiveTest, Measure
 from nccl_doctor.formats.benchmarks import hpl, osu, serving
+from nccl_doctor.formats.registry import recognise
 
 PLACE = FIXTURES / "benchmarks"
 
@@ -87,6 +89,21 @@ def test_the_result_as_json_says_the_same() -> None:
         0
     ].items()
     assert by_name[1].items() <= by_name[0].items()
+
+
+def test_latency_and_throughput_of_batches() -> None:
+    latency = {"avg_latency": 1.25, "latencies": [1.2, 1.3], "percentiles": {"10": 1.2, "50": 1.24, "99": 1.3}}
+    assert [("mean latency", 1.25, "s"), ("median latency", 1.24, "s"), ("p99 latency", 1.3, "s")] == [
+        (row.test, row.value, row.unit) for row in _rows(serving, json.dumps(latency, indent=4))
+    ]
+    rates = {"elapsed_time": 60.0, "num_requests": 1000, "requests_per_second": 16.7, "tokens_per_second": 8100.5}
+    assert [("request rate", 16.7), ("total rate", 8100.5)] == [
+        (row.test, row.value) for row in _rows(serving, json.dumps(rates, indent=4))
+    ]
+    for result in (latency, rates):
+        found = recognise(json.dumps(result, indent=4).encode())
+        assert found is not None
+        assert found.kind == "serving-benchmark"
 
 
 def test_json_that_is_cut_says_so() -> None:
