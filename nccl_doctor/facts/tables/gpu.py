@@ -11,7 +11,7 @@ class GpuUse(NamedTuple):
     gpu: int | None  # index as the tool counts
     uuid: str | None
     model: str | None
-    source: str  # nvidia-smi, dmon, dcgm, json, jobstats
+    source: str  # nvidia-smi, dmon, dcgm, json, jobstats, wandb (means of half a minute)
     file: str
     samples: int
     first: float | None  # seconds since the epoch; local time of the node read as UTC

@@ -126,7 +126,7 @@ class _Reader:
             row._replace(n=self._times_seen[key], last=self._looks.last(key)) for key, row in self._processes.items()
         )
         if self._samples.gpus:
-            self._samples.write(self._facts, self._name, "json", of_job=not self._of_node)
+            self._samples.write(self._facts, self._name, "wandb" if self._of_node else "json", of_job=not self._of_node)
         note = None if objects.torn is None else f"ends in the middle of the object that starts in line {objects.torn}"
         return Reading(objects.lines, used, note)
 
