@@ -74,3 +74,13 @@ def test_events_of_weights_and_biases() -> None:
     assert _is_samples(text)
     (row,) = _read(text).query("SELECT gpu, samples, power_median, temperature_max FROM gpu_use")
     assert (0, 23, 31.0, 66.1) == row  # the job begins with the first sample of 5 % or more
+
+
+def test_tables_of_processes_are_not_of_samples() -> None:
+    text = (
+        "timestamp, gpu_name, gpu_bus_id, gpu_uuid, pid, process_name, used_gpu_memory [MiB]\n"
+        "2026/05/07 12:00:00.000, NVIDIA H100, 00000000:18:00.0, GPU-1b6e2d1c-1111-2222-3333-444455556666, 4711, python, 61234 MiB\n"
+    )
+    facts = _read(text)
+    assert [(4711, 61234.0)] == facts.query("SELECT pid, memory FROM gpu_process")
+    assert not _is_samples("timestamp,gpu,note\n1754586662,0,hot\n")
