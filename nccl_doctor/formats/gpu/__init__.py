@@ -26,8 +26,8 @@ _OTHERS = rb"(?:, ?[A-Za-z_][\w.%/-]{0,60}(?: ?[(\[][^)\]\n,]{1,12}[)\]])?){1,60
 DEVICE = rb"(?i:card|cuda:?|gpu|nvidia|device)[ _:-]?\d{1,3}"
 # titles of which the second is of a GPU, or of what the rows name as one, among them one that monitors show
 DEVICE_HEADER = (
-    rb"(?:timestamp|time|datetime|date), ?(?:(?:gpu(?:_id|_index)?|card(?:_id)?)" + _QUANTITY + _OTHERS + rb"|device(?:_id|_name)?" + _QUANTITY
-    + _OTHERS + rb"(?=\r?\n[^,\n]{1,40}, ?" + DEVICE + rb" ?,))"
+    rb"(?:timestamp|time|datetime|date), ?(?:(?:gpu(?:_id|_index)?|card(?:_id)?)" + _QUANTITY + _OTHERS
+    + rb"|device(?:_id|_name)?" + _QUANTITY + _OTHERS + rb"(?=\r?\n[^,\n]{1,40}, ?" + DEVICE + rb" ?,))"
 )  # fmt: skip
 # a row with units and without titles: behind a time stamp, or the number, the UUID or the address of a GPU
 BARE_ROW = (
