@@ -100,10 +100,10 @@ def _groups(
 
 
 def _left_behind(groups: list[_Group], rank: int, call: RecorderCall) -> bool:
-    """Whether all other ranks of the group finished a call that this rank did not: it waits for none of them."""
+    """Whether most other ranks of the group finished a call that this rank did not: it waits for none of them."""
     group = next(group for group in groups if group.pg == call.pg and rank in group.calls)
     others = [r for r in (group.members or group.calls) if r != rank]
-    return bool(others) and all(_has_finished(group, other, call.seq) for other in others)
+    return 2 * sum(_has_finished(group, other, call.seq) for other in others) > len(others)
 
 
 def _has_finished(group: _Group, rank: int, seq: int) -> bool:
@@ -162,11 +162,12 @@ def _missing(
     """(kind, words) for ranks that did not reach a call in which others wait."""
     words = f"{_name(call)}, in which {pending} other{' waits' if pending == 1 else 's wait'}"
     elsewhere = {r: waiting[r] for r in missing if r in waiting and r not in alone}
-    stuck = next((r for r in missing if r in alone), None)
-    if stuck is not None:
-        words += (
-            f"; rank {stuck} has not finished {_name(alone[stuck])} of group {alone[stuck].pg}, which the others have"
-        )
+    stuck: dict[tuple[str, str], list[int]] = defaultdict(list)
+    for rank in (r for r in missing if r in alone):
+        stuck[_name(alone[rank]), alone[rank].pg].append(rank)
+    if stuck:
+        for (name, pg), ranks in list(stuck.items())[:_SHOWN]:
+            words += f"; {_named(ranks)} {'has' if len(ranks) == 1 else 'have'} not finished {name} of group {pg}, which the others have"
     elif elsewhere:
         rank, other = next(iter(elsewhere.items()))
         words += f"; rank {rank} waits in {_name(other)} of group {other.pg} meanwhile"
