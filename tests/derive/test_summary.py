@@ -79,6 +79,20 @@ def test_how_nccl_tests_ended(tmp_path: Path, summary: str, end: str) -> None:
     assert end == known["end"]
 
 
+@pytest.mark.parametrize(
+    ("line", "end"),
+    [
+        ("1732200903.123456 finish status=0", "ended in order"),
+        ('900.162s: job.finish {"status":256}', "the job ended with status 1"),
+        ("1732200903.123456 finish status=9", "the job ended with SIGKILL"),
+    ],
+)
+def test_how_a_job_of_flux_ended(tmp_path: Path, line: str, end: str) -> None:
+    log = tmp_path / "eventlog.txt"
+    log.write_text(f"1732200003.123456 start\n{line}\n1732200903.423456 clean\n")
+    assert [(end,)] == facts_of(log).query("SELECT value FROM job_fact WHERE name = 'end'")
+
+
 def test_a_setting_whose_line_lost_its_value_is_not_judged() -> None:
     torn = "node01:10:20 [0] NCCL INFO NCCL_IB_DISABLE set by environment to ."
     whole = "node01:11:21 [1] NCCL INFO NCCL_IB_TIMEOUT set by environment to 22."

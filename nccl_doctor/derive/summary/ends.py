@@ -23,7 +23,7 @@ End = tuple[str, int | None]  # clause, evidence
 
 def end_of(facts: Facts) -> End | None:
     """How the job ended; None where nothing says it."""
-    for source in (_recorded, _accounted, _reported, _benchmark, _mlperf, _said, _destroyed):
+    for source in (_recorded, _accounted, _reported, _flux, _benchmark, _mlperf, _said, _destroyed):
         if (ended := source(facts)) is not None:
             return ended
     return None
@@ -85,6 +85,18 @@ def _reported(facts: Facts) -> End | None:
         who = f"rank {rank}" if rank is not None else f"a process on {host}" if host else "a process"
         how = _how(exitcode, signal, killed=reporter == "hydra" and _by_signal(facts))
         return (f"{who} ended with {how}" if how else f"{who} did not end in order"), ref
+    return None
+
+
+def _flux(facts: Facts) -> End | None:
+    """The wait status of the last job that an eventlog of Flux shows the end of."""
+    rows = facts.query(
+        "SELECT CAST(field(fields, 'status') AS INTEGER), ref FROM message WHERE kind = 'flux-job-finish' ORDER BY last_line DESC LIMIT 1"
+    )
+    for status, ref in rows:
+        if not status:
+            return IN_ORDER, ref
+        return f"the job ended with {_signal(str(status & 127)) if status & 127 else f'status {status >> 8}'}", ref
     return None
 
 

@@ -170,7 +170,9 @@ def test_two_ranks_whose_gpus_stand_are_both_named(tmp_path: Path) -> None:
     """Dumps of open calls only: ranks 1 and 3 have a call open that the other three finished, and they wait in a later one."""
     config = {"0": {"name": "0", "desc": "default_pg", "ranks": "[0, 1, 2, 3, 4]"}}
     numbers = {0: (3,), 1: (2,), 2: (3,), 3: (2,), 4: (3,)}
-    own = {r: [make.waiting(make.entry(r, n, process_group=("0", "default_pg"))) for n in of] for r, of in numbers.items()}
+    own = {
+        r: [make.waiting(make.entry(r, n, process_group=("0", "default_pg"))) for n in of] for r, of in numbers.items()
+    }
     dumps = {r: {**make.dump(entries, 5), "pg_config": config, "pg_status": {}} for r, entries in own.items()}
     found = compare(dumps, tmp_path)
     assert [("missing", "1,3")] == [(m.kind, m.ranks) for m in found]
