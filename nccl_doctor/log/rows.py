@@ -21,6 +21,9 @@ _NET = compiled(
     r"NET/(?P<network>[^/]{1,100})/(?P<device>\d{1,9})(?:\((?P<proxy>\d{1,9})\))?(?P<gdr>/GDRDMA(?:\(PCI\))?)?(?P<shared>/Shared)?(?:/flush=\w{1,40})?"
     r"(?=$|\s|[^/\w(])"
 )
+_STEPD = compiled(
+    r"slurmstepd-([A-Za-z0-9][\w.-]{0,252}): "
+).match  # a step on several nodes: Slurm names the one that writes
 # The rank in the job; PyTorch's own `Rank n` behind it counts inside a process group.
 _TORCH_RANK = compiled(r"\[rank(\d+)\]:")
 _P2P = compiled(r"P2P/(?P<method>direct pointer|common device|indirect|IPC|CUMEM|MNNVL)")
@@ -267,6 +270,8 @@ def _filling(name: str) -> tuple[Any, list[tuple[str, type, int | None]]]:
 
 def rows(pattern: Pattern | None, context: Context, fields: dict[str, Any]) -> Iterator[Any]:
     """The rows of one event: of its pattern's table, and of `message` where it has none or is a WARN."""
+    if context.text.startswith("slurmstepd-") and (named := _STEPD(context.text)) is not None:
+        context = context._replace(host=named[1])
     if pattern is not None and pattern.file == "pytorch" and "rank" in fields:
         label = _TORCH_RANK.search(context.left)
         fields = {**fields, "rank": label[1]} if label else fields

@@ -32,6 +32,12 @@ def test_a_line_of_another_program_is_a_row() -> None:
     assert ["slurm"] == [row[0] for row in rows]
 
 
+def test_a_step_on_several_nodes_says_which_one_writes() -> None:
+    text = "".join(f"slurmstepd-node{n}: error: setpriority(5): Permission denied\n" for n in (2, 7))
+    assert ["node2", "node7"] == [row[4] for row in known(text + "slurmstepd: error: fork: Permission denied\n")][:2]
+    assert None is known("slurmstepd: error: setpriority(5): Permission denied\n")[0][4]
+
+
 def test_an_info_line_is_a_row_where_the_catalogue_says_so() -> None:
     text = "node01:100:150 [0] NCCL INFO RAS connect timeout warning (5s) on socket connection with 10.1.0.5<40001>\n"
     assert [("nccl", "ras-timeout", "timeout", "echo", "node01", 1)] == known(text)
