@@ -42,7 +42,7 @@ FROM message WHERE kind = 'store-barrier-timeout'
 """
 _NAMED = """
 SELECT kind, field(fields, 'key'),
-       CAST(coalesce(field(fields, 'size'), field(fields, 'expected'), field(fields, 'nranks')) AS INTEGER),
+       CAST(coalesce(field(fields, 'size'), field(fields, 'expected'), field(fields, 'nranks'), field(fields, 'participants')) AS INTEGER),
        CAST(coalesce(field(fields, 'joined'), field(fields, 'arrived')) AS INTEGER),
        coalesce(field(fields, 'absent'), field(fields, 'ranks')),
        field(fields, 'seconds'), CAST(field(fields, 'ms') AS INTEGER) / 1000, field(fields, 'of_rank'), field(fields, 'barrier'),
