@@ -219,6 +219,11 @@ def speed_of(metrics: Mapping[str, Any], units: Mapping[str, str] | None = None)
     return Speed(rate, unit, scope, seconds or (1 / speed if speed else None), data)
 
 
+def is_of_run(key: str) -> bool:
+    """Whether a parameter of this name tells the size of a run, or the rank of the process that keeps the records."""
+    return any(pattern.search(key) for pattern in (_GPUS, _BATCH, _RANK))
+
+
 def setting_of(metrics: Mapping[str, Any], *, gpus: bool) -> int | None:
     """The number of GPUs, or the global batch size, among the parameters of a run."""
     pattern = _GPUS if gpus else _BATCH

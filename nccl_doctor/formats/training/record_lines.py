@@ -1,11 +1,13 @@
 """Records that libraries print in lines of their own: MLPerf's events of all versions, and those of DLLogger."""
 
 import json
+import re
 from collections.abc import Mapping
 from typing import Any
 
 from nccl_doctor.common.expressions import compiled
 from nccl_doctor.formats.training import dllogger
+from nccl_doctor.formats.training.lines.plain_records import STEP_KEYS
 
 BROKEN = object()
 """In the place of a line that is no JSON."""
@@ -19,8 +21,19 @@ _LINE = compiled(
     rb":::(?:MLL|(?:MLP|NVLOG)v\d\.\d{1,2}\.\d{1,2} \S{1,80}) (\d{9,11}(?:\.\d{1,12})?|0\.0) "
     rb"(?:\([^()\n]{1,300}\) )?([^\s:(){}]{1,80})(?: ?: ([^\n]{1,20000}))?"
 )
+# of the first line of a history
+_HISTORY_KEYS = (b'"_step"', b'"data_time"', b'"perf/step_time_seconds"', b'"current_steps"')
+_OWN_KEYS = compiled(
+    rb'"(?:' + b"|".join(re.escape(key.encode()) for key in STEP_KEYS) + rb'|epoch|train_loss)" ?: ?"?\d'
+)
 _REACHED = compiled(rb'"global_step" ?: ?(\d{1,12})')
 _decode = json.JSONDecoder().raw_decode
+
+
+def tells_steps(data: bytes) -> bool:
+    """Whether the first line is a record of its own, as in a history; the summary of a run is one line too, but the last."""
+    line, _, more = data.partition(b"\n")
+    return (any(key in line for key in _HISTORY_KEYS) or _OWN_KEYS.search(line) is not None) and bool(more.strip())
 
 
 def reached_step(head: bytes) -> tuple[float, tuple[bytes, int]] | None:

@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from nccl_doctor.facts.store import Facts
 from nccl_doctor.formats.training.lines.line_numbers import Floats
+from nccl_doctor.formats.training.lines.plain_records import PlainRecords
 from nccl_doctor.formats.training.lines.record_columns import Records, by_clock, speeds_of
 from nccl_doctor.formats.training.metrics import Speed, speed_key, speed_of
 from nccl_doctor.formats.training.record_folds import fold_values
@@ -76,6 +77,10 @@ class RecordSeries:
         self._lead()
         return self._series.get(tool)
 
+    def knows_pace(self, tool: str, data: Mapping[str, Any]) -> bool:
+        """Whether it is known how the time of a step is found for records with these names."""
+        return self._led is not None or tool in self._telling or speed_key(data) is not None
+
     def speed_of(self, data: Mapping[str, Any]) -> Speed:
         """What a record says of speed, by the units that were declared."""
         return speed_of(data, self._units)
@@ -139,6 +144,15 @@ class RecordSeries:
                     self.record(tool, *at(index)[:2], record, at(index).place)
             first += len(some)
 
+    def take_plain(self, tool: str, plain: PlainRecords) -> None:
+        """Take records of the same names, and their scalars."""
+        records = plain.records
+        steps: list[float | None] = records.step.tolist()
+        for name, values in plain.values.items():
+            self.scalars.note_values(name, values, steps, lambda at: (records.line[at], int(records.number[at])))
+        if plain.are_trained:
+            self.record_columns(tool, records)
+
     def record_columns(self, tool: str, records: Records) -> None:
         """Take the numbers of many steps in their order, as `record` takes those of one."""
         records = records.with_steps()
@@ -166,6 +180,8 @@ class RecordSeries:
         if not len(timed.step):
             return
         self._lead()
+        if self._led and self._led not in records.values:
+            return
         seconds = by_clock(timed, self._before)
         if seconds is None:
             for step, when, number, line in zip(timed.step, timed.when, timed.number, timed.line, strict=True):

@@ -4,11 +4,14 @@ import json
 import re
 from collections.abc import Iterator, Mapping
 from functools import lru_cache, partial
+from itertools import groupby
 from typing import Any
 
 from nccl_doctor.facts.store import Facts
 from nccl_doctor.formats.declaration import Reading
 from nccl_doctor.formats.training import dllogger, mllog
+from nccl_doctor.formats.training.lines import plain_records
+from nccl_doctor.formats.training.lines.plain_records import STEP_KEYS, Row
 from nccl_doctor.formats.training.metrics import MOST_WORLD, Speed, number, rank_of, setting_of, speed_key, speed_of
 from nccl_doctor.formats.training.progress_records import ProgressRecords, tells_progress
 from nccl_doctor.formats.training.record_folds import Places, fold
@@ -22,6 +25,7 @@ from nccl_doctor.formats.training.record_lines import (
     parse_record,
     reached_step,
     records_of,
+    tells_steps,
 )
 from nccl_doctor.formats.training.record_ranks import of_ranks
 from nccl_doctor.formats.training.record_series import MOST, At, RecordSeries
@@ -36,6 +40,7 @@ from nccl_doctor.inputs.prefilter import prefilter
 from nccl_doctor.inputs.streams import Readable
 from nccl_doctor.inputs.text_lines import Joined, read_head
 
+OWN = "own-records"  # the tool of records of anybody's own
 _MOST_RANKS = 512
 _LARGEST_STEP = 1 << 62
 LARGEST = 64 << 20  # bytes of a file that is one JSON object
@@ -44,15 +49,6 @@ _BLOCK = 1 << 21
 _TRAINER_STATE = re.compile(rb"(?:\xef\xbb\xbf)?\s{0,200}\{[^\[\]]{0,4000}\"log_history\" ?: ?\[")
 _LAUNCH = 1 << 20  # bytes of a block in which a launch is described
 _TOGETHER = 1024  # lines that are decoded at once
-_HISTORY_KEYS = (b'"_step"', b'"data_time"', b'"perf/step_time_seconds"', b'"current_steps"')
-_STEP_KEYS = (
-    "step", "global_step", "trainer/global_step", "iteration", "iter", "train_step", "num_updates", "steps", "global_step/max_steps",
-)  # fmt: skip
-_WHEN_KEYS = ("timestamp", "ts", "wall_time", "time")
-_OWN_KEYS = re.compile(
-    rb'"(?:' + b"|".join(re.escape(key.encode()) for key in _STEP_KEYS) + rb'|epoch|train_loss)" ?: ?"?\d'
-)
-_YEAR_2001 = 1e9  # seconds since the epoch; smaller numbers are no time stamps
 
 
 def read_format(stream: Readable, name: str, facts: Facts) -> Reading:
@@ -75,7 +71,7 @@ def read_format(stream: Readable, name: str, facts: Facts) -> Reading:
     kept: list[bytes] | None = None  # of a file that is one JSON object
     for block in blocks(stream, _BLOCK):
         lines = block.first + block.data.count(b"\n") - block.data.endswith(b"\n")
-        if block.first == 1 and block.data.lstrip(b"\xef\xbb\xbf \t\r\n")[:1] == b"{" and _step_keys(block.data):
+        if block.first == 1 and block.data.lstrip(b"\xef\xbb\xbf \t\r\n")[:1] == b"{" and tells_steps(block.data):
             reader.history(block.data, block.first)
             kept = []
         elif block.first == 1 and block.data.lstrip(b"\xef\xbb\xbf \t\r\n")[:1] == b"{":
@@ -88,12 +84,6 @@ def read_format(stream: Readable, name: str, facts: Facts) -> Reading:
         if kept is None:
             reader.block(block.data, block.first)
     return reader.end(facts, lines, reader.whole(b"".join(kept)) if kept else reader.note)
-
-
-def _step_keys(data: bytes) -> bool:
-    """Whether the first line is a record of its own, as in a history; the summary of a run is one line too, but the last."""
-    line, _, more = data.partition(b"\n")
-    return (any(key in line for key in _HISTORY_KEYS) or _OWN_KEYS.search(line) is not None) and bool(more.strip())
 
 
 def _shown(records: list[dict[str, Any]], at: int) -> tuple[bytes, int]:
@@ -272,26 +262,42 @@ class RecordReader:
             )
             progress = [(record, row[::-1]) for record, row in read if tells_progress(record)]
             self.understood += self._progress.take(progress, self.series)
-            for record, (place, line) in read:
-                if "_step" not in record and not tells_progress(record):
-                    self.average(record, line, place)
+            others = (
+                Row(record, *row[::-1]) for record, row in read if "_step" not in record and not tells_progress(record)
+            )
+            for _, alike in groupby(others, key=lambda row: tuple(row.record)):
+                self._take_averages(list(alike))
 
     def average(self, record: dict[str, Any], line: bytes, place: int) -> None:
         """Take a record of mmengine or detectron2, means since the one before in training or after a validation, or of others."""
         self.understood += 1
         self._averages(record, self._series_of(record), line, place)
-        for one in of_ranks(record, _STEP_KEYS):
+        for one in of_ranks(record, STEP_KEYS):
             self._averages(one, self._of_rank(one["rank"]), line, place)
 
+    def _take_averages(self, rows: list[Row]) -> None:
+        """Take neighbouring records with the same names."""
+        known = 0  # records until it is known what shows the pace
+        while known < len(rows) and not self.series.knows_pace(OWN, rows[known].record):
+            self.average(*rows[known])
+            known += 1
+        rows = rows[known:]
+        plain = plain_records.of_rows(rows) if rows else None
+        if plain is None:
+            for row in rows:
+                self.average(*row)
+            return
+        self.understood += len(rows)
+        self.series.take_plain(OWN, plain)
+
     def _averages(self, record: dict[str, Any], series: RecordSeries, line: bytes, place: int) -> None:
-        key = next((key for key in _STEP_KEYS if key in record), "")
+        key = next((key for key in STEP_KEYS if key in record), "")
         step = number(str(record.get(key)).partition("/")[0])
-        left_out = _STEP_KEYS if step is None else (*_STEP_KEYS, "epoch")
+        left_out = STEP_KEYS if step is None else (*STEP_KEYS, "epoch")
         numbers = {key: value for key, value in record.items() if key not in left_out}
         kept = series if self.settings.world else self.series
         kept.scalars.note_scalars(numbers, step, (line, place))
-        is_trained = "lr" in record or speed_key(record) is not None or any("loss" in key for key in record)
-        if step is None or abs(step) >= _LARGEST_STEP or not is_trained:
+        if step is None or abs(step) >= _LARGEST_STEP or not plain_records.are_trained(record):
             return
         if "perf/step_time_seconds" in record:
             series.record("maxtext", int(step), None, numbers, (line, place))
@@ -299,8 +305,7 @@ class RecordReader:
             times = {"step_time": record.get("time"), "data_time": record.get("data_time")}
             series.record("detection", int(step), None, times, (line, place))
         else:
-            when = next((stamp for key in _WHEN_KEYS if (stamp := number(record.get(key)) or 0.0) > _YEAR_2001), None)
-            series.record("own-records", int(step), when, numbers, (line, place))
+            series.record(OWN, int(step), plain_records.moment_of(record), numbers, (line, place))
 
     def _series_of(self, record: Mapping[str, Any]) -> RecordSeries:
         """The series of the rank that a record names; one for all where it names none."""

@@ -92,7 +92,7 @@ class Lines(NamedTuple):
 
 def _cost(seconds: Floats, rate: Floats) -> Floats:
     """Seconds of a step, or something proportional to it."""
-    with np.errstate(divide="ignore"):
+    with np.errstate(divide="ignore", over="ignore"):
         by_rate = np.where(rate > 0, 1 / rate, 0.0)
     cost: Floats = np.where(np.isnan(seconds), by_rate, seconds)
     return cost

@@ -29,7 +29,7 @@ def run_rows(facts: Facts, file: str, run: int, series: Series, settings: Settin
     unit = series.tool.unit
     if np.isnan(rate).all():
         unit = series.tool.unit if series.tool.name == epoch_lines.NAME else "steps/s"
-        with np.errstate(divide="ignore"):
+        with np.errstate(divide="ignore", over="ignore"):
             rate = np.where(seconds != 0, 1 / seconds, np.nan)
     steps = list(_steps(facts, file, run, series.rows(), seconds, rate))
     if not steps:  # all of them repeat one step

@@ -1,0 +1,62 @@
+"""Records of a history that are read as columns tell what each of them tells alone."""
+
+import io
+import json
+from typing import Any
+from unittest import mock
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from nccl_doctor.facts.store import Facts
+from nccl_doctor.formats.training import records
+from nccl_doctor.formats.training.lines import plain_records
+
+NAMES = (
+    "loss", "val/loss", "lr", "tokens_per_sec", "step_time", "mfu", "time", "timestamp", "epoch", "_hidden", "data_time",
+    "grad_norm", "world_size", "rank", "it/s",
+)  # fmt: skip
+values = st.one_of(st.floats(-1e3, 1e5), st.integers(-5, 10**6), st.just(float("nan")), st.just(10**400))
+odd = st.one_of(st.none(), st.booleans(), st.text(max_size=4), values)
+
+
+@st.composite
+def histories(draw: st.DrawFn) -> list[dict[str, Any]]:
+    """Records of one or two kinds, most of them one after the other, whose steps mostly grow."""
+    kinds = draw(
+        st.lists(st.lists(st.sampled_from(NAMES), min_size=1, max_size=6, unique=True), min_size=1, max_size=2)
+    )
+    key = draw(st.sampled_from(("step", "iteration", "global_step")))
+    is_odd, clock = draw(st.booleans()), draw(st.booleans())
+    step, found, kind = 0, list[dict[str, Any]](), kinds[0]
+    for at in range(draw(st.integers(2, 150))):
+        step += draw(st.sampled_from((1, 1, 1, 1, 10, 0, -3)))
+        if draw(st.integers(0, 20)) == 0:
+            kind = draw(st.sampled_from(kinds))
+        drawn = {name: draw(odd if is_odd and at % 7 == 0 else values) for name in kind}
+        if clock:
+            drawn["ts"] = 1_790_000_000 + at * 0.5
+        found.append({key: step, **drawn})
+    return found
+
+
+def rows(history: list[dict[str, Any]]) -> dict[str, list[Any]]:
+    facts = Facts()
+    records.read_format(io.BytesIO("".join(f"{json.dumps(one)}\n" for one in history).encode()), "m.jsonl", facts)
+    return {
+        table: facts.query(f"SELECT * FROM {table}") for table in ("throughput_run", "step", "scalar", "run_setting")
+    }
+
+
+@given(histories())
+def test_columns_or_each_alone(history: list[dict[str, Any]]) -> None:
+    found = rows(history)
+    with mock.patch.object(plain_records, "of_rows", return_value=None):
+        assert repr(rows(history)) == repr(found)
+
+
+def test_a_long_history_is_read_as_columns() -> None:
+    history = [{"step": step, "loss": 2.0 + step % 7, "step_time": 0.5} for step in range(5_000)]
+    with mock.patch.object(records.RecordReader, "average", side_effect=AssertionError):
+        (run,) = rows(history)["throughput_run"]
+    assert "own-records" in run
