@@ -22,7 +22,7 @@ OWN_HEADER = (
     rb"(?:timestamp|time|datetime)(?:, ?" + _OWN_TITLE + rb"(?: ?\((?:%|MB|MiB|W|C|MHz)\))?){2,12}[ \t]*(?:\r?$|\r?\n)"
 )
 _QUANTITY = rb"(?=[^\n]{0,2000}?(?:util|gpu_(?:use|busy|load)|power|temp|mem_|memory|vram|clock))"
-_OTHERS = rb"(?:, ?[A-Za-z_][\w.%/-]{0,60}(?: ?[(\[][^)\]\n,]{1,12}[)\]])?){1,60}[ \t]*\r?$"
+_OTHERS = rb"(?:, ?[A-Za-z_][\w.%/-]{0,60}(?: ?[(\[][^)\]\n,]{1,12}[)\]])?){1,60}[ \t]{0,20}(?=\r?\n|\r?\Z)"
 DEVICE = rb"(?i:card|cuda:?|gpu|nvidia|device)[ _:-]?\d{1,3}"
 # titles of which the second is of a GPU, or of what the rows name as one, among them one that monitors show
 DEVICE_HEADER = (
@@ -57,9 +57,9 @@ FORMATS = (
             + rb"[ \t]*(?:,|\r?\n|\Z)"  # nvidia-smi --query-gpu
             rb"|"
             + OWN_HEADER
-            + rb"|(?m:"
+            + rb"|"
             + DEVICE_HEADER
-            + rb")|"
+            + rb"|"
             + BARE_ROW
             + rb"[ \t]*(?:,|\r?\n|\Z)"  # without its header
             rb"|"
