@@ -90,10 +90,11 @@ class _Outcome(NamedTuple):
 class _Idle:
     """With which lines behind it a line of a template says nothing."""
 
-    __slots__ = ("always", "lines", "shapes")
+    __slots__ = ("always", "lines", "of_any", "shapes")
 
     def __init__(self) -> None:
         self.always = False
+        self.of_any = False  # it names no writer, so that those lines may have any prefix
         self.lines = 0  # how many decide it
         self.shapes: set[bytes] = set()  # of those lines, where they have the prefix of the line
 
@@ -154,9 +155,8 @@ class TextTemplates:
         for hit, shape, template in zip(hits, shapes, found, strict=True):
             if template is _IDLE:
                 continue
-            behind = partial(lines.behind, hit.stop)
-            if template is _ALONE or not self._add(template, hit, shape, numbers[hit.at], behind):
-                text = hit.raw.decode("utf-8", "replace")
+            if template is _ALONE or not self._add(template, hit, shape, numbers[hit.at], lines):
+                text, behind = hit.raw.decode("utf-8", "replace"), partial(lines.behind, hit.stop)
                 self._lines.add(text, numbers, hit.at, behind, self._literals.asked(hit.literals))
 
     def _not_idle(
@@ -171,8 +171,8 @@ class TextTemplates:
             begin = b"\n" + raw[: template.start]
             if (
                 shape in template.idle.shapes
-                and behind.startswith(begin)
-                and (template.idle.lines == 1 or behind.count(begin) == template.idle.lines)
+                and (template.idle.of_any or behind.startswith(begin))
+                and (template.idle.of_any or template.idle.lines == 1 or behind.count(begin) == template.idle.lines)
                 and len(raw) == hits[at].stop - hits[at].start
             ):
                 kept.remove(at)
@@ -196,9 +196,7 @@ class TextTemplates:
             return self._new(raw.decode("ascii"), shape, literals) if key in self._seen else self._first(key)
         return template
 
-    def _add(
-        self, template: _Template, hit: Hit, shape: bytes, number: int, behind: Callable[[], Iterable[LineBehind]]
-    ) -> bool:
+    def _add(self, template: _Template, hit: Hit, shape: bytes, number: int, lines: BlockLines) -> bool:
         """Count a line of a template; False where it has to be read alone."""
         line = hit.raw.decode("ascii")
         text = line[template.start :]
@@ -217,11 +215,13 @@ class TextTemplates:
             return True
         writers = template.writers
         who = writers.who(line)
+        behind = partial(lines.behind, hit.stop)
         if outcome.lines and not self._stands_alone(outcome, text, writers.name(line, who), behind):
             return False
         if not outcome.counted:
             if len(outcome.lines) == 1 and not template.exact and not outcome.has_codes:
-                self._note_idle(template, outcome, line, behind)
+                template.idle.of_any = writers.name(line, who) is None
+                self._note_idle(template, outcome, line, hit.stop, lines)
             return True
         writer = writers.counted.get(who)
         if writer is None:
@@ -235,26 +235,27 @@ class TextTemplates:
                 self._counts.count(EventKey(*key), 1, number, template.stamp_of(line), line[: template.start])
         return True
 
-    def _note_idle(
-        self, template: _Template, outcome: _Outcome, line: str, behind: Callable[[], Iterable[LineBehind]]
-    ) -> None:
+    def _note_idle(self, template: _Template, outcome: _Outcome, line: str, stop: int, lines: BlockLines) -> None:
         """Remember the shapes of the lines behind a line where they decided that it says nothing."""
-        count, left = outcome.lines[0][0], line[: template.start]
-        following = list(islice(behind(), count))
+        idle, count, left = template.idle, outcome.lines[0][0], line[: template.start]
+        following = list(islice(lines.behind(stop), count))
         missed = (tuple([_shape_of(one.text) for one in following]),)
-        whole = "".join(f"\n{left}{one.text}" for one in following)
-        if len(following) < count or missed not in outcome.missed or len(whole) > digit_shapes.LONGEST:
+        if len(following) < count or missed not in outcome.missed:
             return
-        if nccl_header.TOKEN in whole or any(one.is_record for one in following):
+        told = "".join(f"\n{left}{one.text}" for one in following).encode()
+        whole = lines.next_lines(stop, count) if idle.of_any else told
+        if not whole or len(whole) > digit_shapes.LONGEST or not whole.isascii() or nccl_header.TOKEN.encode() in whole:
             return
-        for one in following:
-            found = prefixes.layout(left + one.text)
-            if found is None or found.end != len(left) or any(end > found.end for _, end in found.words):
+        for one, raw in zip(following, whole.decode().split("\n")[1:], strict=True):
+            found = prefixes.layout(raw)
+            if one.is_record or found is None or found.end != len(raw) - len(one.text):
                 return
-        if len(template.idle.shapes) > _IDLE_SHAPES:
-            template.idle.shapes.clear()
-        template.idle.lines = count
-        template.idle.shapes.update(_shapes_of_several([whole.encode()]))
+            if any(idle.of_any or end > found.end for _, end in found.words):
+                return
+        if len(idle.shapes) > _IDLE_SHAPES:
+            idle.shapes.clear()
+        idle.lines = count
+        idle.shapes.update(_shapes_of_several([whole]))
 
     def _writer(self, writers: _Writers, line: str, who: Hashable) -> _Writer:
         if len(writers.counted) > _MEMO:
