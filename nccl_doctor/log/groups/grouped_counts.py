@@ -156,6 +156,8 @@ class GroupedCounts:
             writer = self._classifier.writer(left)
         if writer.stamp is not None and not dated:
             return _READ
+        if writer.stamp is None and dated and DATE.search(left) is not None:  # a part of the name of the host
+            return _READ
         dates = [date for date in DATE.finditer(left) if dated and iso_seconds(date[0]) == writer.stamp]
         self._authors.append(Author(writer, left, slice(*dates[-1].span()) if dates else None))
         return len(self._authors) - 1
