@@ -31,6 +31,7 @@ class _Group(NamedTuple):
     calls: dict[int, dict[int, list[RecorderCall]]]  # rank -> number -> entries
     enqueued: dict[int, int]
     files: dict[int, str]
+    of_members: frozenset[int]
 
 
 @derivation(fills=[RecorderMismatch], needs=[Recorder], reads=[RecorderCall, RecorderGroup])
@@ -61,7 +62,7 @@ def _compare(
                     old = waiting.get(rank)
                     if not call.finished and (old is None or (call.created or 0) < (old.created or 0)):
                         waiting[rank] = call
-    alone = {rank: call for rank, call in waiting.items() if _left_behind(groups, rank, call)}
+    alone = _left_behind(groups, waiting)
     found: list[RecorderMismatch] = []
     for group in groups:
         found += _first_difference(facts, group, waiting, alone)
@@ -83,14 +84,25 @@ def _compare(
 def _groups(
     files: dict[int, str], calls: dict[str, list[RecorderCall]], said: dict[str, list[RecorderGroup]]
 ) -> list[_Group]:
-    groups: dict[tuple[str, tuple[int, ...] | None], _Group] = {}
+    groups: dict[tuple[str, str | None], _Group] = {}
     for rank, file in sorted(files.items()):
         mine: dict[str, _Group] = {}
+        told = {group.pg: group for group in reversed(said[file])}  # the first of each
         for pg in {group.pg: None for group in said[file]} | {call.pg: None for call in calls[file]}:
-            group = next((group for group in said[file] if group.pg == pg), None)
-            members = tuple(int(r) for r in group.ranks.split(",")) if group and group.ranks else None
-            new = _Group(pg, group.description if group else None, members, defaultdict(dict), {}, files)
-            mine[pg] = groups.setdefault((pg, members), new)
+            group = told.get(pg)
+            ranks = group.ranks if group is not None and group.ranks else None
+            if (pg, ranks) not in groups:
+                members = tuple(map(int, ranks.split(","))) if ranks else None
+                groups[pg, ranks] = _Group(
+                    pg,
+                    group.description if group else None,
+                    members,
+                    defaultdict(dict),
+                    {},
+                    files,
+                    frozenset(members or ()),
+                )
+            mine[pg] = groups[pg, ranks]
             if group is not None and group.enqueued is not None:
                 mine[pg].enqueued[rank] = group.enqueued
         for call in calls[file]:
@@ -99,11 +111,24 @@ def _groups(
     return list(groups.values())
 
 
-def _left_behind(groups: list[_Group], rank: int, call: RecorderCall) -> bool:
-    """Whether most other ranks of the group finished a call that this rank did not: it waits for none of them."""
-    group = next(group for group in groups if group.pg == call.pg and rank in group.calls)
-    others = [r for r in (group.members or group.calls) if r != rank]
-    return 2 * sum(_has_finished(group, other, call.seq) for other in others) > len(others)
+def _left_behind(groups: list[_Group], waiting: dict[int, RecorderCall]) -> dict[int, RecorderCall]:
+    """Ranks with a call that most other ranks of the group finished: they wait for none of those."""
+    of = {(group.pg, rank): group for group in reversed(groups) for rank in group.calls}
+    counts: dict[
+        tuple[int, int], tuple[int, int]
+    ] = {}  # group and call -> ranks of a group that finished a call, and all of them
+    found: dict[int, RecorderCall] = {}
+    for rank, call in waiting.items():
+        group = of[call.pg, rank]
+        key = id(group), call.seq
+        if key not in counts:
+            ranks = group.members or tuple(group.calls)
+            counts[key] = sum(_has_finished(group, one, call.seq) for one in ranks), len(ranks)
+        finished, every = counts[key]
+        own = rank in group.calls if group.members is None else rank in group.of_members
+        if 2 * (finished - (own and _has_finished(group, rank, call.seq))) > every - own:
+            found[rank] = call
+    return found
 
 
 def _has_finished(group: _Group, rank: int, seq: int) -> bool:
@@ -118,7 +143,7 @@ def _first_difference(
     facts: Facts, group: _Group, waiting: dict[int, RecorderCall], alone: dict[int, RecorderCall]
 ) -> Iterator[RecorderMismatch]:
     """The first collective in which the ranks of a group differ; nothing where all agree."""
-    ranks = [r for r in group.files if (r in group.members if group.members else r in group.calls)]
+    ranks = [r for r in group.files if (r in group.of_members if group.members else r in group.calls)]
     with_calls = [r for r in ranks if group.calls.get(r)]
     if len(ranks) < 2 or not with_calls:
         return
@@ -220,7 +245,8 @@ def _row(
         latest = max(group.calls[rank], default=None) if rank in group.calls else None
         if latest is not None:
             refs.append(_evidence(facts, group.calls[rank][latest][-1], "last entry of "))
-    others = [r for r in entries if r not in ranks]
+    named = set(ranks)
+    others = [r for r in entries if r not in named]
     shown = [r for r in ranks if r in entries][:_SHOWN] + others[:2]
     refs += [_evidence(facts, entries[r][0]) for r in shown]
     call = entries[min(entries)][0]
