@@ -16,6 +16,7 @@ from nccl_doctor.inputs.text_lines import Joined, line_numbers, lines
 
 _MAX_BYTES = 256 << 20  # some 300,000 ranks
 _BLOCK = 1 << 20
+_OPERATIONS = 256  # of a communicator; NCCL has a score
 _REPORT = 1000  # ranks of one communicator that are listed
 
 
@@ -103,7 +104,7 @@ def _apart(comm: str, ranks: list[dict[str, Any]], ref: int) -> Iterator[RasRank
         "Signal",
         "WaitSignal",
     }
-    for op in sorted(operations):
+    for op in sorted(operations)[:_OPERATIONS]:
         numbers = [_whole(count.get(op)) or 0 for count in counts]
         usual, often = Counter(numbers).most_common(1)[0]
         if often == len(numbers):
