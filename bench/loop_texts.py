@@ -3,6 +3,7 @@
 The numbers are as wide as they come: a column of a real table has values of several widths.
 """
 
+import json
 import random
 from collections.abc import Callable, Iterator
 from itertools import count
@@ -139,6 +140,18 @@ def own_losses() -> Iterator[str]:
         yield f"{clock} INFO train.py:88 step {step} loss {_spread(9):.4f} gnorm {_spread(4):.2f} lr {_spread(9e-4):.2e}"
 
 
+def own_records() -> Iterator[str]:
+    """A loop of anybody's own that keeps its numbers in JSON lines."""
+    for step in count():
+        told = {
+            "step": step,
+            "loss": round(_spread(9), 4),
+            "tokens_per_sec": round(_spread(9000), 1),
+            "mfu": round(_spread(0.5), 3),
+        }
+        yield json.dumps({"ts": 1_790_000_000 + step, **told})
+
+
 def own_service() -> Iterator[str]:
     """What services and queues of anybody's own print, with a time each."""
     for line in count():
@@ -177,5 +190,6 @@ LOOPS: dict[str, Callable[[], Iterator[str]]] = {
     "rank timers, own": own_parts,
     "squeue loop": squeue,
     "own losses": own_losses,
+    "own records": own_records,
     "own service": own_service,
 }
