@@ -237,6 +237,6 @@ def rank_of(metrics: Mapping[str, Any], world: int | None) -> int | None:
     if world is None:
         return None
     for key, value in metrics.items():
-        if _RANK.search(key) and (rank := number(value)) is not None and rank in range(world):
+        if _RANK.search(key) and (rank := number(value)) is not None and 0 <= rank < world and rank.is_integer():
             return int(rank)
     return None

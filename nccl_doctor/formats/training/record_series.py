@@ -149,7 +149,8 @@ class RecordSeries:
         records = plain.records
         steps: list[float | None] = records.step.tolist()
         for name, values in plain.values.items():
-            self.scalars.note_values(name, values, steps, lambda at: (records.line[at], int(records.number[at])))
+            if name[:1] != "_":
+                self.scalars.note_values(name, values, steps, lambda at: (records.line[at], int(records.number[at])))
         if plain.are_trained:
             self.record_columns(tool, records)
 
@@ -163,6 +164,7 @@ class RecordSeries:
             self._by_clock(tool, records.chosen(slice(first)))
         if first == len(tells):
             return
+        self._lead()
         self._telling.add(tool)
         told = {name: float(column[first]) for name, column in records.values.items()}
         columns: dict[Name, Floats] = {

@@ -2,6 +2,7 @@
 
 import io
 import json
+from random import Random
 from typing import Any
 from unittest import mock
 
@@ -11,13 +12,18 @@ from hypothesis import strategies as st
 from nccl_doctor.facts.store import Facts
 from nccl_doctor.formats.training import records
 from nccl_doctor.formats.training.lines import plain_records
+from nccl_doctor.formats.training.metrics import rank_of
 
 NAMES = (
     "loss", "val/loss", "lr", "tokens_per_sec", "step_time", "mfu", "time", "timestamp", "epoch", "_hidden", "data_time",
     "grad_norm", "world_size", "rank", "it/s",
 )  # fmt: skip
-values = st.one_of(st.floats(-1e3, 1e5), st.integers(-5, 10**6), st.just(float("nan")), st.just(10**400))
-odd = st.one_of(st.none(), st.booleans(), st.text(max_size=4), values)
+
+
+def _value(chance: Random, *, is_odd: bool) -> Any:
+    if is_odd and chance.random() < 0.2:
+        return chance.choice((None, True, False, "", "12", "x", float("nan"), 10**400))
+    return chance.choice((chance.uniform(-1e3, 1e5), chance.randrange(-5, 10**6)))
 
 
 @st.composite
@@ -27,16 +33,16 @@ def histories(draw: st.DrawFn) -> list[dict[str, Any]]:
         st.lists(st.lists(st.sampled_from(NAMES), min_size=1, max_size=6, unique=True), min_size=1, max_size=2)
     )
     key = draw(st.sampled_from(("step", "iteration", "global_step")))
-    is_odd, clock = draw(st.booleans()), draw(st.booleans())
+    is_odd, clock, chance = draw(st.booleans()), draw(st.booleans()), Random(draw(st.integers(0, 10**6)))
     step, found, kind = 0, list[dict[str, Any]](), kinds[0]
     for at in range(draw(st.integers(2, 150))):
-        step += draw(st.sampled_from((1, 1, 1, 1, 10, 0, -3)))
-        if draw(st.integers(0, 20)) == 0:
-            kind = draw(st.sampled_from(kinds))
-        drawn = {name: draw(odd if is_odd and at % 7 == 0 else values) for name in kind}
+        step += chance.choice((1, 1, 1, 1, 10, 0, -3))
+        if chance.random() < 0.05:
+            kind = chance.choice(kinds)
+        told = {name: _value(chance, is_odd=is_odd and at % 7 == 0) for name in kind}
         if clock:
-            drawn["ts"] = 1_790_000_000 + at * 0.5
-        found.append({key: step, **drawn})
+            told["ts"] = 1_790_000_000 + at * 0.5
+        found.append({key: step, **told})
     return found
 
 
@@ -60,3 +66,9 @@ def test_a_long_history_is_read_as_columns() -> None:
     with mock.patch.object(records.RecordReader, "average", side_effect=AssertionError):
         (run,) = rows(history)["throughput_run"]
     assert "own-records" in run
+
+
+def test_a_rank_is_a_whole_number() -> None:
+    assert rank_of({"rank": 3.0}, 8) == 3
+    assert rank_of({"rank": 3.5}, 1_000_000) is None
+    assert rank_of({"rank": 8}, 8) is None
