@@ -9,10 +9,10 @@ from helpers.places import FIXTURES
 
 from nccl_doctor.app.analyze import analyze
 from nccl_doctor.diagnosis.picture import Cell, Chart, Grid, Line, Picture, Series, Shown, Span, TimeLine
-from nccl_doctor.diagnosis.pictures import gpu_use
+from nccl_doctor.diagnosis.pictures import gpu_use, steps
 from nccl_doctor.diagnosis.report import Report
 from nccl_doctor.facts.store import Facts
-from nccl_doctor.facts.tables import GpuSample
+from nccl_doctor.facts.tables import GpuSample, Stall, Step, ThroughputRun
 from nccl_doctor.reporters import render
 from nccl_doctor.reporters.pictures import chart
 from nccl_doctor.simulate import scenario, write_pairs
@@ -212,3 +212,15 @@ def test_without_matplotlib_the_numbers_stay(hang: Report, monkeypatch: pytest.M
     assert "<svg" not in text
     assert "nccl-doctor[pictures]" in text
     assert "<summary>Numbers</summary>" in text
+
+
+def test_two_stalls_of_one_step_of_which_one_has_an_event() -> None:
+    facts = Facts()
+    run = ThroughputRun._make([None] * len(ThroughputRun._fields))._replace(
+        run=1, file="a.log", tool="own", unit="samples/s", points=9, ref=0
+    )
+    step = Step._make([None] * len(Step._fields))._replace(run=1, n=1, slowest=1.0, line=1, ref=0)
+    facts.add([run, *(step._replace(step=at, last_step=at, seconds=0.5, line=at) for at in range(9))])
+    facts.add([Stall(1, 3, 4.0, 8.0, 1, event, 0) for event in ("checkpoint", None)])
+    (chart,) = steps.pictures(facts, [])
+    assert [name.points for name in chart.series if name.name == "stalled"] == [((3.0, 4.0), (3.0, 4.0))]

@@ -12,7 +12,7 @@ SELECT r.run, r.tool, r.unit, r.file, r.rank, s.seconds, s.rate FROM throughput_
 WHERE r.points > 2 ORDER BY r.points DESC, r.run LIMIT ?
 """
 _STEPS = "SELECT step, n, seconds, rate FROM step WHERE run = ? ORDER BY coalesce(step, 0), line"
-_STALLS = "SELECT step, seconds, event FROM stall WHERE run = ? AND step IS NOT NULL"
+_STALLS = "SELECT step, seconds FROM stall WHERE run = ? AND step IS NOT NULL ORDER BY step, seconds"
 _CHANGES = "SELECT first_step, rate FROM regime WHERE run = ? AND position > 0 AND first_step IS NOT NULL"
 TABLES = ("throughput_run", "step", "steady", "stall", "regime", "dip_period", "throttled_steps")
 
@@ -35,7 +35,7 @@ def pictures(facts: Facts, findings: Sequence[Finding]) -> Iterator[Chart]:
                 y="seconds",
                 series=(
                     Series("time of a step", times),
-                    *([Series("stalled", tuple((float(s), t) for s, t, _ in sorted(stalls)), "points")] * bool(stalls)),
+                    *([Series("stalled", tuple((float(s), t) for s, t in stalls), "points")] * bool(stalls)),
                 ),
                 lines=(*([Line(seconds, "y", "median")] if seconds else []), *changes),
                 tables=TABLES,
