@@ -114,9 +114,7 @@ def _groups(
 def _left_behind(groups: list[_Group], waiting: dict[int, RecorderCall]) -> dict[int, RecorderCall]:
     """Ranks with a call that most other ranks of the group finished: they wait for none of those."""
     of = {(group.pg, rank): group for group in reversed(groups) for rank in group.calls}
-    counts: dict[
-        tuple[int, int], tuple[int, int]
-    ] = {}  # group and call -> ranks of a group that finished a call, and all of them
+    counts: dict[tuple[int, int], tuple[int, int]] = {}  # group and call -> ranks that finished it, and all
     found: dict[int, RecorderCall] = {}
     for rank, call in waiting.items():
         group = of[call.pg, rank]
