@@ -25,6 +25,10 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # a shell's background jo
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
 
+# Programs under test start with small files allowed. One of them must not be the first that compiles this module:
+# Python 3.11 would keep what was cut at the limit, and no program after it could start.
+import nccl_doctor.__main__  # noqa: E402, F401
+
 WITHOUT = os.environ.get("NCCL_DOCTOR_TEST_WITHOUT", "")  # an optional package that is installed and must not be used
 if WITHOUT:
     absent = Path(__file__).parent / "helpers" / "without" / WITHOUT

@@ -48,7 +48,7 @@ def test_a_report_that_cannot_be_written_leaves_the_old_one(tmp_path: Path) -> N
     target = tmp_path / "report.json"
     target.write_text("old")
     target.chmod(0o640)
-    script = "import resource, sys; resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))\nfrom nccl_doctor.cli.main import run; run()"
+    script = "import resource, sys; resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))\nfrom nccl_doctor.__main__ import run; run()"
     command = [sys.executable, "-c", script, "analyze", str(DEMO), "-o", str(target)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
 
