@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 from nccl_doctor.common.robust import median
 from nccl_doctor.derive.declaration import derivation
-from nccl_doctor.derive.summary import SOURCES, gpu_measures
+from nccl_doctor.derive.summary import SOURCES, gpu_measures, topology_measures
 from nccl_doctor.facts.store import Facts
 from nccl_doctor.facts.tables import (
     AccountedJob,
@@ -45,6 +45,8 @@ from nccl_doctor.facts.tables import (
     ThroughputRun,
     Timeline,
     TopoGpu,
+    TopoGraph,
+    TopoNet,
     Trace,
 )  # fmt: skip
 
@@ -165,6 +167,7 @@ QUERIES = (
     "SELECT 'epochs', n, 'epochs', 'run', file, ref FROM scalar WHERE name = 'epoch' AND first_step IS NULL"
     " AND last - first = n - 1 AND n > 1",
     *gpu_measures.QUERIES,
+    *topology_measures.QUERIES,
     "SELECT 'cpu_busy', max(cpu_mean), '%', 'host', coalesce(host, ''), ref FROM host_use WHERE cpu_mean IS NOT NULL GROUP BY host",
     "SELECT 'process_sm', sm, '%', 'process', coalesce(host || ' ', '') || 'GPU ' || gpu || ' pid ' || pid, ref FROM gpu_process"
     " WHERE sm IS NOT NULL AND gpu IS NOT NULL LIMIT 2000",
@@ -214,8 +217,8 @@ _UNCOUNTED = (
     reads=[
         Steady, ThroughputRun, Step, StepNumber, Scaling, BenchLimit, BenchHost, BenchLink, BenchRun, BenchRow, CommOp, MlperfRun,
         AccountedJob, Timeline, Trace, GpuProcess, GpuUse, NodeGpu, InitTiming, InspectorColl, LossScale, RecordedRun,
-        Scalar, LinkCounter, LinkQuality, CopyTest, CopyRate, CopySlow, C2cState, TopoGpu, ActiveTest, HostUse, HostNumber, PrintedNumber,
-        PanelSeries, Message, ProfileShare,
+        Scalar, LinkCounter, LinkQuality, CopyTest, CopyRate, CopySlow, C2cState, TopoGpu, TopoGraph, TopoNet, ActiveTest, HostUse,
+        HostNumber, PrintedNumber, PanelSeries, Message, ProfileShare,
     ],
 )  # fmt: skip
 def measures(facts: Facts) -> Iterator[Measure]:

@@ -4,6 +4,7 @@ import io
 import json
 import statistics
 from pathlib import Path
+from xml.etree import ElementTree
 
 import pytest
 from helpers.places import FIXTURES
@@ -68,6 +69,24 @@ def test_two_hosts_are_compared() -> None:
 @pytest.mark.parametrize("name", ["node01.xml", "node02.xml"])
 def test_numbers_agree_with_another_reader(name: str) -> None:
     assert_topology_agrees(FIXTURES / name)
+
+
+def test_a_report_tells_links_rates_and_what_a_search_found() -> None:
+    topo, graph = FIXTURES / "node01.xml", FIXTURES / "graph_slow.xml"
+    _, facts, _ = analyze.analyze([str(topo), str(graph)])
+    told = {(name, of): value for name, value, of in facts.query("SELECT name, value, of FROM measure")}
+
+    given = [element.attrib for element in ElementTree.parse(graph).iter("graph")]
+    for one, name in zip(given, ("ring", "tree"), strict=True):
+        channels = int(one["nchannels"])
+        assert channels == told["channels", name]
+        assert channels * float(one["speedintra"]) == told["planned_busbw_inside", name]
+        assert channels * float(one["speedinter"]) == told["planned_busbw_between", name]
+    links = {value for (name, _), value in told.items() if name == "nvlinks"}
+    rates = sorted(value for (name, _), value in told.items() if name == "network_rate")
+    root = ElementTree.parse(topo)
+    assert {sum(int(link.attrib["count"]) for link in gpu.iter("nvlink")) for gpu in root.iter("gpu")} == links
+    assert sorted(int(net.attrib["speed"]) / 1000 for net in root.iter("net")) == rates
 
 
 def test_distance_in_words_of_nccl() -> None:
