@@ -6,12 +6,10 @@ from collections.abc import Callable
 from itertools import groupby
 from math import inf, nan
 from pathlib import Path
-from typing import Any
 
-import jsonschema
 import pytest
 from helpers.places import ROOT
-from referencing import Registry, Resource
+from helpers.schemas import validator
 
 from nccl_doctor.app.comparison import pair, queries
 from nccl_doctor.cli.main import main
@@ -155,16 +153,14 @@ def test_kept_facts_are_compared_like_logs(simulated: Callable[..., str], tmp_pa
 
 def test_json_is_what_its_schema_says(simulated: Callable[..., str], capsys: pytest.CaptureFixture[str]) -> None:
     report, schema = json_report.schema(), pair_json.schema()
-    registry: Any = Registry().with_resource(report["$id"], Resource.from_contents(report))
-    validator = jsonschema.Draft202012Validator(schema, registry=registry)
-    validator.check_schema(schema)
+    checked = validator(schema, report)
     a, b = simulated("a.log"), simulated("b.log", "--fault", "ib-disabled-by-env")
     for two in ((a, b), (b, a), (a, a), (str(FIXTURES / "gpu" / "busy85.csv"), a)):
         main(["compare", *two, "--format", "json", "--fail-on", "never"])
         document = json.loads(capsys.readouterr().out, parse_constant=lambda text: pytest.fail(text))
-        assert [] == [error.message for error in validator.iter_errors(document)]
+        assert [] == [error.message for error in checked.iter_errors(document)]
     document["colour"] = "red"
-    assert 1 == len(list(validator.iter_errors(document)))
+    assert 1 == len(list(checked.iter_errors(document)))
 
 
 def test_no_format_lets_a_control_character_through(simulated: Callable[..., str], tmp_path: Path) -> None:

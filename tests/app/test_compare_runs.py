@@ -4,12 +4,10 @@ import csv
 import io
 import json
 from pathlib import Path
-from typing import Any
 
-import jsonschema
 import pytest
 from helpers.places import FIXTURES
-from referencing import Registry, Resource
+from helpers.schemas import validator
 
 from nccl_doctor.app.comparison import pair, runs
 from nccl_doctor.cli.main import main
@@ -101,14 +99,12 @@ def test_a_fault_that_the_first_run_does_not_have_decides_the_exit_status(tmp_pa
 
 def test_json_is_what_its_schema_says(logs: list[str]) -> None:
     report, schema = json_report.schema(), runs_json.schema()
-    registry: Any = Registry().with_resource(report["$id"], Resource.from_contents(report))
-    validator = jsonschema.Draft202012Validator(schema, registry=registry)
-    validator.check_schema(schema)
+    checked = validator(schema, report)
     for paths in (logs, [logs[0]] * 3, [str(FIXTURES / "gpu" / "busy85.csv"), *logs]):
         document = json.loads(render("json", table(paths)))
-        assert [] == [error.message for error in validator.iter_errors(document)]
+        assert [] == [error.message for error in checked.iter_errors(document)]
     document["colour"] = "red"
-    assert 1 == len(list(validator.iter_errors(document)))
+    assert 1 == len(list(checked.iter_errors(document)))
 
 
 def test_hostile_names_and_settings_do_nothing_in_any_format(tmp_path: Path) -> None:

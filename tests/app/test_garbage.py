@@ -36,7 +36,7 @@ SAMPLES = [
     for sample in pattern.sample
 ]
 GROUP = 25  # samples read together
-LINES = 150  # of a file; with more, a number of thousands of digits for each of its own makes tens of megabytes
+LINES = 60  # of a file; with more, a number of thousands of digits for each of its own makes tens of megabytes
 FILES = sorted(
     path
     for path in FIXTURES.rglob("*")

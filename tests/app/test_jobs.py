@@ -6,9 +6,9 @@ import re
 from collections import defaultdict
 from pathlib import Path
 
-import jsonschema
 import pytest
 from helpers.places import FIXTURES
+from helpers.schemas import validator
 
 from nccl_doctor.app import analyze, jobs
 from nccl_doctor.app.related_logs import Groups, Traits
@@ -152,7 +152,7 @@ def test_every_format_shows_every_job(form: str, tmp_path: Path) -> None:
     if form == "short":
         assert 2 == len(text.splitlines())
     if form == "json":
-        jsonschema.validate(json.loads(text), schema())
+        validator(schema()).validate(json.loads(text))
 
 
 def test_a_report_of_one_job_is_one_short_line() -> None:

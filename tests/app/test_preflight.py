@@ -11,8 +11,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-import jsonschema
 import pytest
+from helpers.schemas import validator
 from helpers.waiting import DEADLINE
 
 from nccl_doctor.app import preflight
@@ -150,7 +150,7 @@ def test_a_healthy_and_a_broken_node(healthy: Path, broken: Path, capfd: pytest.
 def test_json_is_what_its_schema_says(broken: Path, capfd: pytest.CaptureFixture[str]) -> None:
     _, out, _ = run("--root", str(broken), "--format", "json", capfd=capfd)
     document = json.loads(out)
-    jsonschema.validate(document, schema())
+    validator(schema()).validate(document)
     assert "drain" == document["fitness"]
     assert "drain" == document["findings"][0]["action"]
 
