@@ -12,7 +12,7 @@ OPERATIONS = (
     "all_reduce", "all_gather", "reduce_scatter", "broadcast", "reduce", "alltoall", "sendrecv", "gather", "scatter", "hypercube",
 )  # fmt: skip
 Expected = Mapping[str | None, float]  # operation, or None for all others -> GB/s of bus bandwidth
-_FORM = re.compile(r"(?:(\w+?)(?:_perf)?=)?([0-9.]+)")
+_FORM = re.compile(r"(?:(\w+?)(?:_perf)?=)?(\d+(?:\.\d*)?|\.\d+)")
 
 
 def parse(texts: Sequence[str]) -> dict[str | None, float]:

@@ -17,7 +17,7 @@ CONTEXT = 1_600.0  # MiB: more than a context and the buffers of communication t
 _SHOWN = 4
 _UNITS = {"K": 1 / 1024, "M": 1.0, "G": 1024.0, "T": 1024.0 * 1024}
 _ITSELF = "this process has "
-_HELD = re.compile(r"Process (\d{1,10}) has ([\d.]{1,12}) ([KMGT])iB memory in use")
+_HELD = re.compile(r"Process (\d{1,10}) has (\d{1,9}(?:\.\d{1,4})?) ([KMGT])iB memory in use")
 
 _MEMBERS = """
 WITH shared AS (

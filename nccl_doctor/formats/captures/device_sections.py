@@ -110,7 +110,7 @@ class PciLinks(Section):
         r"(?P<pci>(?:[0-9a-f]{4}:)?[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]) (?P<kind>[\w /3-]{3,60}?)(?: \[\w{4}\])?: (?P<name>.{2,200})$"
     )
     _LINK = re.compile(
-        r"\s{0,12}Lnk(?P<what>Cap|Sta):\s.{0,40}?Speed (?P<speed>[\d.]{1,5})GT/s(?: \((?P<speed_state>\w+)\))?,"
+        r"\s{0,12}Lnk(?P<what>Cap|Sta):\s.{0,40}?Speed (?P<speed>\d{1,3}(?:\.\d)?)GT/s(?: \((?P<speed_state>\w+)\))?,"
         r" Width x(?P<width>\d{1,2})(?: \((?P<width_state>\w+)\))?"
     )
     _NIC = re.compile(r"Ethernet|Infiniband|Network|Fabric", re.IGNORECASE)

@@ -31,8 +31,8 @@ _TOPO_HEAD = re.compile(rf"\s+({_DEVICE}(?:\s+{_DEVICE})*)\s*(?:CPU Affinity.*)?
 _TOPO_ROW = re.compile(rf"({_DEVICE})\s+(.*)")
 _PATH = re.compile(r"X|NV\d{1,2}|PIX|PXB|PHB|NODE|SYS|SOC|PSB|C2C|\*")
 _NVLINK_GPU = re.compile(r"GPU (\d{1,3}): (.{2,60}?) \(UUID: (?:GPU|MIG)-")
-_NVLINK = re.compile(r"\s*Link \d{1,2}: (?:(?P<speed>[\d.]{1,8}) GB/s|(?P<inactive><inactive>))\s*$")
-_C2C = re.compile(r"\s*C2C Link \d{1,2}: (?:(?P<speed>[\d.]{1,8}) GB/s|(?P<inactive><?[Ii]nactive>?))\s*$")
+_NVLINK = re.compile(r"\s*Link \d{1,2}: (?:(?P<speed>\d{1,8}(?:\.\d{0,8})?) GB/s|(?P<inactive><inactive>))\s*$")
+_C2C = re.compile(r"\s*C2C Link \d{1,2}: (?:(?P<speed>\d{1,8}(?:\.\d{0,8})?) GB/s|(?P<inactive><?[Ii]nactive>?))\s*$")
 _NVLINK_TRAFFIC = re.compile(r"\s*Link (?P<link>\d{1,2}): Data (?P<way>Tx|Rx): (?:(?P<kib>\d{1,18}) KiB|N/A)\s*$")
 _NVLINK_CAPABLE = re.compile(r"\s*Link (?P<link>\d{1,2}), P2P is supported: (?P<p2p>true|false)\s*$")
 _CA = re.compile(r"CA '([\w.-]{1,40})'")
@@ -296,7 +296,7 @@ def _connected(row: C2cState, speed: str | None, ref: int) -> C2cState:
     """The row with one more link; its evidence is the slowest link, or the first that is inactive."""
     if speed is None:
         return row._replace(inactive=row.inactive + 1, ref=row.ref if row.inactive else ref)
-    value = min(float(speed), 1e6) if speed.count(".") < 2 and speed != "." else 0.0
+    value = min(float(speed), 1e6)
     slowest = row.speed is None or value < row.speed
     return row._replace(
         active=row.active + 1, speed=value if slowest else row.speed, total=row.total + value,

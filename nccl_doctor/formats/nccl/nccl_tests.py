@@ -45,10 +45,10 @@ _LAUNCH = re.compile(rb"\b(?:mpirun|mpiexec|orterun|srun)(?:\.\w{1,20})?\s")
 _PROCESSES = re.compile(rb"\s(?:-np?|--np|--ntasks)[ =]{0,3}(\d{1,7})(?=\s)")
 _THREADS = re.compile(rb"nThread\s+(\d{1,9}) +nGpus\s+(\d{1,9})")
 _BOUNDS = re.compile(rb"Out of bounds values : (\d+) (OK|FAILED)")
-_AVERAGE = re.compile(rb"Avg bus bandwidth +: +(nan|[\d.]+)(?: +(OK|FAILED))?")
+_AVERAGE = re.compile(rb"Avg bus bandwidth +: +(nan|\d+(?:\.\d*)?)(?: +(OK|FAILED))?")
 _NCCL = re.compile(rb"NCCL version (\d+\.\d+\.\d+)")
 _COMMENT = re.compile(rb"# |Rank|nThread|busbw|bus bandwidth|Out of bounds")
-_GRAPH = re.compile(rb"Pattern 4, .{0,200}?nChannels (\d+), (?:bw|speed) ([\d.]+)/([\d.]+)")
+_GRAPH = re.compile(rb"Pattern 4, .{0,200}?nChannels (\d+), (?:bw|speed) (\d+(?:\.\d*)?)/(\d+(?:\.\d*)?)")
 _COLUMNS = 4  # numbers of one placement; per-iteration tables have more
 _LARGEST_TABLE = 1 << 15  # bytes of rows that are taken at once
 _HEADING_LINES = 6  # between two parameter lines, where nothing but comments stands between them

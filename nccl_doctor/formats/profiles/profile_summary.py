@@ -20,8 +20,8 @@ _NVPROF = re.compile(r"^(?:==\d+== )? *(?:Type +)?Time\(%\) +Time +Calls +Avg +M
 _ROCPROF = re.compile(r'^"?Name"?,"?Calls"?,"?TotalDuration(?:Ns)?"?,')
 _NVPROF_CSV = re.compile(r'^"?Type"?,"?Time\(%\)"?,"?Time"?,"?Calls"?,')
 _NVPROF_ROW = re.compile(
-    r"^ *(?:(?P<type>GPU activities|API calls|OpenACC[ \w()]*): *)?(?P<share>[\d.]+)% +(?P<time>[\d.]+)(?P<unit>m?s|us|ns) +"
-    r"(?P<n>\d+) +[\d.]+(?:m?s|us|ns) +[\d.]+(?:m?s|us|ns) +(?P<max>[\d.]+)(?P<max_unit>m?s|us|ns) +(?P<name>\S.*)$"
+    r"^ *(?:(?P<type>GPU activities|API calls|OpenACC[ \w()]*): *)?(?P<share>\d+(?:\.\d*)?)% +(?P<time>\d+(?:\.\d*)?)(?P<unit>m?s|us|ns) +"
+    r"(?P<n>\d+) +[\d.]+(?:m?s|us|ns) +[\d.]+(?:m?s|us|ns) +(?P<max>\d+(?:\.\d*)?)(?P<max_unit>m?s|us|ns) +(?P<name>\S.*)$"
 )
 _UNIT = re.compile(r"\((s|ms|us|µs|ns)\)")
 _COMMUNICATION = re.compile(

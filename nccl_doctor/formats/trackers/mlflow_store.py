@@ -13,7 +13,9 @@ from nccl_doctor.inputs.streams import Readable
 from nccl_doctor.inputs.text_lines import Joined, read_head
 
 _HEAD = 4096
-_VALUE = re.compile(rb"(\d{13}) (-?(?:\d[\d.]{0,40}(?:e[+-]?\d{1,3})?|inf)|nan)(?: (-?\d{1,15}))?(?: [^\n]{1,400})?")
+_VALUE = re.compile(
+    rb"(\d{13}) (-?(?:\d{1,40}(?:\.\d{0,40})?(?:e[+-]?\d{1,3})?|inf)|nan)(?: (-?\d{1,15}))?(?: [^\n]{1,400})?"
+)
 _NAME = re.compile(r"/metrics/(.{1,200})$")
 _LOSS = re.compile(r"(?i)(?:^|[/_.-])(?:train(?:ing)?[/_.-])?loss$")
 _OTHER_LOOP = re.compile(r"(?i)val|eval|test")

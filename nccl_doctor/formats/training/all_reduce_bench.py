@@ -10,7 +10,7 @@ from nccl_doctor.inputs import prefixes
 
 LITERALS = (b" data size: ", b" duration: ", b" busbw: ")
 _LINE = compiled(
-    rb"(?:(data size): ([\d.]+) GB| (duration): ([\d.]+) sec| (busbw): ([\d.]+) +Gbps)"
+    rb"(?:(data size): (\d+(?:\.\d*)?) GB| (duration): (\d+(?:\.\d*)?) sec| (busbw): (\d+(?:\.\d*)?) +Gbps)"
     rb"(?:\x1b\[[\d;]{0,20}m|\s){0,20}(?:$|[\"\\<])"  # a collector's record goes on behind it
 )
 _KEEP = 2_000  # numbers kept of each kind

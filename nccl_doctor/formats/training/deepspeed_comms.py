@@ -15,8 +15,8 @@ from nccl_doctor.inputs.streams import Readable
 from nccl_doctor.inputs.text_lines import Sections
 
 _LINE = compiled(
-    rb"(?:rank[:=] ?(\d{1,9}) \|)? ?comm op: (\w+)[^|]{0,200}\| time \(ms\): ([\d.]+) \| msg size: ([\d.]+) ?([KMGT]?B)"
-    rb"(?: \| algbw \(Gbps\): [\d.]+ \| busbw \(Gbps\): ([\d.]+))?"
+    rb"(?:rank[:=] ?(\d{1,9}) \|)? ?comm op: (\w+)[^|]{0,200}\| time \(ms\): (\d+(?:\.\d*)?) \| msg size: (\d+(?:\.\d*)?) ?([KMGT]?B)"
+    rb"(?: \| algbw \(Gbps\): [\d.]+ \| busbw \(Gbps\): (\d+(?:\.\d*)?))?"
 )
 _GRADIENTS = compiled(
     rb"(?:\[Rank (\d{1,9})\] )?(?:rank=\d{1,9} )?time \(ms\) \| .{0,200}?(?:bwd|backward)_allreduce: (\d{1,15}(?:\.\d{1,9})?)"

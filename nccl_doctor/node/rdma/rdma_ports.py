@@ -12,7 +12,7 @@ from nccl_doctor.node.runtime.root import Root
 
 BASE = "/sys/class/infiniband"
 _STATES = {"INIT": "Initializing", "ACTIVE_DEFER": "Active_defer"}
-_RATE = re.compile(r"([\d.]{1,6}) Gb/sec(?: \((\d{1,2})X ?(\w{0,4})\))?")
+_RATE = re.compile(r"(\d{1,6}(?:\.\d{0,3})?) Gb/sec(?: \((\d{1,2})X ?(\w{0,4})\))?")
 _KEYS = 16  # partition keys that are read; a subnet manager fills the table from its start
 _EMPTY = 16  # empty places in a row after which the rest of the table of GIDs is taken for empty
 

@@ -357,7 +357,7 @@ def test_links_between_gpu_and_cpu_of_superchips(tmp_path: Path) -> None:
             superchip(0, healthy) + superchip(1, slow) + superchip(2, ["44.712 GB/s", "<inactive>", "9.9.9 GB/s"])
         ).encode()
     )
-    assert [(10, 0, 44.712, 447.12), (10, 0, 11.178, 413.586), (2, 1, 0.0, 44.712)] == [
+    assert [(10, 0, 44.712, 447.12), (10, 0, 11.178, 413.586), (1, 1, 44.712, 44.712)] == [
         (row.active, row.inactive, row.speed, round(row.total, 3)) for row in facts.rows(C2cState)
     ]
     assert [] == facts.rows(NvlinkState)
@@ -366,3 +366,10 @@ def test_links_between_gpu_and_cpu_of_superchips(tmp_path: Path) -> None:
         report, _, _ = analyze.analyze([str(tmp_path / "c2c.txt")])
         assert expected == [finding.name for finding in report.findings]
         assert [447.12 if not expected else 111.78] == [round(row.value, 2) for row in report.measures]
+
+
+def test_a_torn_number_ends_no_list_of_links() -> None:
+    lines = ["GPU 0: NVIDIA H100 80GB HBM3 (UUID: GPU-1)", "\t Link 0: 26..562 GB/s", "\t Link 1: <inactive>"]
+    facts = Facts()
+    node_commands.read_format(io.BytesIO("\n".join(lines).encode()), "nvlink.txt", facts)
+    assert [1] == [row.inactive for row in facts.rows(NvlinkState)]
