@@ -29,6 +29,8 @@ from nccl_doctor.log.line_patterns import load
 _WHOLE = re.compile(rb"(?<![\w.])\d+(?![\w.])")
 _KEYED = re.compile(rb'"([\w:. -]{1,60})"\s*:\s*\[?-?\d')
 HUGE = {"30 digits": "9" * 30, "4,400 digits": "9" * 4_400}
+_DECIMAL = re.compile(rb"(?<![A-Za-z0-9_.])\d+(?:\.\d+)?(?![A-Za-z0-9_])")
+TORN = (b"1..5", b".", b"7\xff", b"1.2.3", b"1e", b"-")
 _NUMBER = re.compile(r"(?<![A-Za-z0-9_.])\d+(?:\.\d+)?(?![A-Za-z0-9_])")
 SAMPLES = [
     f"node01:10:11 [0] NCCL {pattern.level or 'INFO'} {sample}" if pattern.where == "nccl" else sample
@@ -85,6 +87,21 @@ def test_an_integer_beyond_floats_ends_no_reader_of_text(digits: int, monkeypatc
             with suppress(UsageProblem, InputProblem):
                 registry.read_file(known, io.BytesIO(changed), path.name, Facts())
     assert asked > 300
+
+
+def test_a_torn_number_ends_no_reader(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One number of five is none, so that the lines are still those of the format."""
+    monkeypatch.setenv("NCCL_DOCTOR_DEBUG", "1")
+    for path in FILES:
+        data = b"".join(path.read_bytes().splitlines(True)[:LINES])
+        known = registry.recognise(data)
+        for start in range(5) if known is not None else ():
+            count, torn = itertools.count(start), itertools.cycle(TORN)
+            changed = _DECIMAL.sub(
+                lambda found, count=count, torn=torn: found[0] if next(count) % 5 else next(torn), data
+            )  # type: ignore[misc]
+            with suppress(UsageProblem, InputProblem):
+                registry.read_file(known, io.BytesIO(changed), path.name, Facts())
 
 
 def test_an_integer_beyond_floats_ends_no_reader(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -79,17 +79,21 @@ def _rows(facts: Facts, file: str, job: _Job) -> Iterator[Any]:
     def get(key: str) -> str:
         return job[key][0] if key in job else ""
 
-    status = int(get("exit_status").split()[0]) if re.match(r"\d{1,5}\b", get("exit_status")) else None
+    status = int(code[0]) if (code := re.match(r"\d{1,5}(?!\S)", get("exit_status"))) is not None else None
     failed = None if get("failed").split(":")[0].strip() in ("", "0") else get("failed")
     shown = job.get("exit_status") if failed is None or status else job.get("failed")
     _, number, text = shown or job["jobnumber"]
     task = get("taskid")
     identity = get("jobnumber") + (f".{task}" if task.isdecimal() else "")
     ref = facts.evidence(file, number, f"jobnumber {identity}: {text}")
-    slots, wall, memory = get("slots"), re.match(r"[\d.]{1,15}", get("ru_wallclock")), _SIZE_GE.match(get("maxvmem"))
+    slots, wall, memory = (
+        get("slots"),
+        re.match(r"\d{1,12}(?:\.\d{0,9})?(?![\d.])", get("ru_wallclock")),
+        _SIZE_GE.match(get("maxvmem")),
+    )
     yield AccountedJob(
         scheduler="gridengine", job=identity, name=get("jobname") or None, state="FAILED" if failed or status else "COMPLETED",
-        elapsed_s=float(wall[0]) if wall and wall[0].count(".") < 2 else None, waited_s=None, nodes=None,
+        elapsed_s=float(wall[0]) if wall is not None else None, waited_s=None, nodes=None,
         cpus=int(slots) if re.fullmatch(r"\d{1,6}", slots) else None,
         max_rss=None if memory is None else float(memory[1]) * _MIB_OF[memory[2]], cpu_efficiency=None, memory_efficiency=None,
         tasks=None, mean_cpu_s=None, least_cpu_s=None, least_task=None, least_host=None, ref=ref,
