@@ -32,7 +32,7 @@ _decode = json.JSONDecoder().raw_decode
 
 def tells_steps(data: bytes) -> bool:
     """Whether the first line is a record of its own, as in a history; the summary of a run is one line too, but the last."""
-    line, _, more = data.partition(b"\n")
+    line, _, more = data.lstrip().partition(b"\n")
     return (any(key in line for key in _HISTORY_KEYS) or _OWN_KEYS.search(line) is not None) and bool(more.strip())
 
 

@@ -46,7 +46,7 @@ _LARGEST_STEP = 1 << 62
 LARGEST = 64 << 20  # bytes of a file that is one JSON object
 _HEAD = 1 << 16  # bytes that tell what a file is
 _BLOCK = 1 << 21
-_TRAINER_STATE = re.compile(rb"(?:\xef\xbb\xbf)?\s{0,200}\{[^\[\]]{0,4000}\"log_history\" ?: ?\[")
+_TRAINER_STATE = re.compile(rb"\s{0,200}\{[^\[\]]{0,4000}\"log_history\" ?: ?\[")
 _LAUNCH = 1 << 20  # bytes of a block in which a launch is described
 _TOGETHER = 1024  # lines that are decoded at once
 
@@ -63,7 +63,7 @@ def read_format(stream: Readable, name: str, facts: Facts) -> Reading:
     """
     facts.mark_covered("throughput_run", "step", "mlperf_run", "scalar")
     reader = RecordReader(name)
-    head = read_head(stream, _HEAD)
+    head = read_head(stream, _HEAD).removeprefix(b"\xef\xbb\xbf")
     stream = Joined(head, stream)
     if _TRAINER_STATE.match(head):
         return reader.end(facts, *reader.trainer_state(stream, reached_step(head)))
@@ -71,10 +71,10 @@ def read_format(stream: Readable, name: str, facts: Facts) -> Reading:
     kept: list[bytes] | None = None  # of a file that is one JSON object
     for block in blocks(stream, _BLOCK):
         lines = block.first + block.data.count(b"\n") - block.data.endswith(b"\n")
-        if block.first == 1 and block.data.lstrip(b"\xef\xbb\xbf \t\r\n")[:1] == b"{" and tells_steps(block.data):
+        if block.first == 1 and block.data.lstrip()[:1] == b"{" and tells_steps(block.data):
             reader.history(block.data, block.first)
             kept = []
-        elif block.first == 1 and block.data.lstrip(b"\xef\xbb\xbf \t\r\n")[:1] == b"{":
+        elif block.first == 1 and block.data.lstrip()[:1] == b"{":
             kept = [block.data]
         elif kept:
             if sum(map(len, kept)) < LARGEST:
@@ -334,7 +334,7 @@ class RecordReader:
 
     def whole(self, data: bytes) -> str | None:
         """Take a file that is one JSON object; returns where it is broken."""
-        text = data.decode("utf-8-sig", "replace")
+        text = data.decode("utf-8", "replace")
         try:
             top = json.loads(text)
         except (ValueError, RecursionError) as error:

@@ -72,3 +72,12 @@ def test_a_rank_is_a_whole_number() -> None:
     assert rank_of({"rank": 3.0}, 8) == 3
     assert rank_of({"rank": 3.5}, 1_000_000) is None
     assert rank_of({"rank": 8}, 8) is None
+
+
+def test_lines_behind_a_mark_of_utf_8_and_a_blank_one() -> None:
+    text = "".join(f"{json.dumps({'step': at, 'loss': 2.5, 'step_time': 0.5})}\n" for at in range(1, 60))
+    facts = Facts()
+    reading = records.read_format(io.BytesIO(b"\xef\xbb\xbf\n" + text.encode()), "m.jsonl", facts)
+    assert (60, None) == (reading.lines, reading.note)
+    assert [(59, 0.5)] == facts.query("SELECT sum(n), avg(seconds) FROM step")
+    assert [(2,)] == facts.query("SELECT min(line) FROM step")
