@@ -22,7 +22,7 @@ from nccl_doctor.formats.pastes import Piece
 from nccl_doctor.formats.windows import Windows
 from nccl_doctor.inputs import exports, labelled
 from nccl_doctor.inputs.detect import NCCL, begins_json
-from nccl_doctor.inputs.streams import Readable
+from nccl_doctor.inputs.streams import InputProblem, Readable
 from nccl_doctor.inputs.text_lines import Joined, Translated, read_ahead, read_head
 
 _HEAD_BYTES = 1 << 16  # within which formats are recognised
@@ -241,6 +241,8 @@ def read_piece(known: Format, piece: Piece, name: str, facts: Facts) -> Reading:
     rows = PartFacts(facts, name, None, lambda line: line + piece.above, waiting)
     try:
         return read_file(known, io.BytesIO(piece.text), name, cast(Facts, rows))
+    except InputProblem as problem:
+        return Reading(0, 0, f"read only in part: {problem.reason}")
     finally:
         facts.add(waiting)
 

@@ -315,11 +315,11 @@ class InputReader:
         `text` are the lines of the log, if they were kept.
         """
         read = registry.read_inside if is_log else registry.read_file
-        if text is not None and (again := text.again()) is not None:
-            return read(format_, RejoinedStream(b"", again), source.name, self.facts), None
-        if source.name in self._pasted:
-            return read(format_, io.BytesIO(self._pasted[source.name].rest), source.name, self.facts), None
         try:
+            if text is not None and (again := text.again()) is not None:
+                return read(format_, RejoinedStream(b"", again), source.name, self.facts), None
+            if source.name in self._pasted:
+                return read(format_, io.BytesIO(self._pasted[source.name].rest), source.name, self.facts), None
             with sources.open_stream(source) as stream:
                 lines: Readable = RejoinedStream(b"", stream)
                 if source.name in self._exports:

@@ -163,3 +163,10 @@ def test_the_facts_of_one_of_two_notes_are_those_of_that_note(tmp_path: Path) ->
     facts = reader.facts_of([str(tmp_path / "b.md")])
 
     assert [("gridengine",)] == facts.query("SELECT DISTINCT scheduler FROM accounted_job")
+
+
+def test_an_output_that_is_no_dump_ends_neither_its_document_nor_the_run(tmp_path: Path) -> None:
+    text = "So:\n" + fenced('{"profiling_name": "x", "seq_id": 3}\n') + "\n" + fenced(SACCT)
+    report = report_of(tmp_path / "note.md", text)
+
+    assert "slurm-accounting" in {one.kind for one in report.inputs}
