@@ -92,6 +92,7 @@ def test_an_integer_beyond_floats_ends_no_reader_of_text(digits: int, monkeypatc
 def test_a_torn_number_ends_no_reader(monkeypatch: pytest.MonkeyPatch) -> None:
     """One number of five is none, so that the lines are still those of the format."""
     monkeypatch.setenv("NCCL_DOCTOR_DEBUG", "1")
+    asked = 0
     for path in FILES:
         data = b"".join(path.read_bytes().splitlines(True)[:LINES])
         known = registry.recognise(data)
@@ -100,8 +101,10 @@ def test_a_torn_number_ends_no_reader(monkeypatch: pytest.MonkeyPatch) -> None:
             changed = _DECIMAL.sub(
                 lambda found, count=count, torn=torn: found[0] if next(count) % 5 else next(torn), data
             )  # type: ignore[misc]
+            asked += 1
             with suppress(UsageProblem, InputProblem):
                 registry.read_file(known, io.BytesIO(changed), path.name, Facts())
+    assert asked > 300
 
 
 def test_an_integer_beyond_floats_ends_no_reader(monkeypatch: pytest.MonkeyPatch) -> None:
