@@ -32,6 +32,7 @@ _MAX = 300  # characters of a line that make its shape
 _SHORTEST = 4  # characters of a line that count
 _MEMO = 10_000  # shapes remembered
 _PADDED = compiled(rb" {0,5}(\d{1,6}):")
+_BLANK = (b"", b"\r")
 _REPORT, _REPORT_HEAD = b"Start of NVIDIA bug report log file", 300  # bytes in which it begins
 _HOSTS = 64  # without ranks, of which all that they printed is kept
 
@@ -85,8 +86,8 @@ def collect(tail: bytes) -> RankProgress:
     tail = _whole_lines(tail)
     lines, raws = _Lines(), tail.split(b"\n")
     numbers: Sequence[int] = range(1, len(raws) + 1)
-    if _NCCL in tail:
-        numbers = [number for number in numbers if _NCCL not in raws[number - 1]]
+    if _NCCL in tail or b"\n\n" in tail or b"\n\r\n" in tail:
+        numbers = [number for number, raw in enumerate(raws, 1) if raw not in _BLANK and _NCCL not in raw]
         raws = [raws[number - 1] for number in numbers]
     for number, raw, shape in zip(numbers, raws, digit_shapes.shapes_of(raws), strict=False):
         lines.add(number, raw, shape or digit_shapes.shape_of(raw))
