@@ -152,13 +152,16 @@ VIEWS = (
         {
             "pod": "name, behind its namespace where the list has one", "namespace": "where the list has it",
             "base": "name without number and suffix",
-            "number": "of the replica", "suffix": "that Kubernetes made up", "status": "without the mark of init containers",
+            "number": "of the replica", "suffix": "that Kubernetes made up",
+            "status": "without the mark of init containers, except `Init:0/1`: how many of them are done",
             "in_init": "1 when the status is that of an init container", "restarts": "of its containers", "age": "as printed, NULL of JSON",
             "node": "name, NULL where the list does not say", "ref": "evidence",
         },
         """
         SELECT coalesce(namespace || '/', '') || pods || coalesce('-' || number, '') || coalesce(suffix, ''),
-          namespace, pods, number, suffix, replace(status, 'Init:', ''), status LIKE 'Init:%', restarts, age, nullif(node, '<none>'), ref
+          namespace, pods, number, suffix,
+          iif(status GLOB 'Init:[0-9]*/[0-9]*', status, replace(status, 'Init:', '')), status LIKE 'Init:%', restarts,
+          age, nullif(node, '<none>'), ref
         FROM (
           SELECT *, row_number() OVER (PARTITION BY file, namespace, pods, number, suffix ORDER BY last_line DESC) AS back FROM (
             SELECT e.file, m.last_line, m.ref, field(m.fields, 'namespace') AS namespace, field(m.fields, 'pods') AS pods,
