@@ -101,19 +101,27 @@ FORMATS = (
         tables=("gpu_use", "gpu_sample", "gpu_throttle", "amd_gpu", "link_counter"),
         begins=compiled(
             _START + rb"(?:GPU: \d{1,4}\r?\n {4}[A-Z_]{3,30}:"  # amd-smi metric, static
-            rb"|(?:timestamp,)?gpu,(?:gfx_activity|[a-z_0-9,]{0,2000}(?:socket_power|gfx_activity|market_name|total_vram|power_usage|gfx_clk|hotspot_temperature)\b)"
+            rb"|(?:timestamp,)?gpu,(?:gfx_activity|[a-z_0-9,]{0,2000}(?:socket_power|gfx_activity|market_name|total_vram|power_usage|gfx_clk|hotspot_temperature|pviol)\b)"
             rb"|device,[^\n]{0,4000}(?:GPU use \(%\)|Graphics Package Power|VRAM Total|Temperature \(Sensor)"  # rocm-smi --csv
-            rb"|(?:TIMESTAMP +)?GPU +(?:XCP +)?POWER +[A-Z_ %0-9]{3,400}\n"  # amd-smi monitor
+            rb"|(?:TIMESTAMP +)?GPU +(?:XCP +)?(?:POWER|GPU_T(?:EMP)?|GFX_(?:UTIL|CLK)|MEM_UTIL|VRAM_USED|PVIOL) +"
+            rb"[A-Z_ %0-9]{3,400}\n"  # amd-smi monitor
             rb"|[^{\[\n]{0,200}\n?\s{0,20}\[?\s{0,20}\{\s{0,40}\"(?:gpu_data|gpu|timestamp)\"\s{0,4}:(?=[\s\S]{0,8000}?\"(?:gfx_activity|socket_power|"
             rb"market_name|used_vram)\")"
             rb"|\s{0,20}\{\s{0,40}\"card\d{1,4}\"\s{0,4}:\s{0,4}\{"  # rocm-smi --json
             rb"|(?:\s{0,20}WARNING: AMD GPU[^\n]{0,200}\n)?\s{0,200}={2,80} ?ROCm System Management Interface ?={2,80}"
             rb"|GPU\[\d{1,4}\]\s{1,20}: )"
         ),
-        inside=(b"ROCm System Management Interface", b"        GFX_ACTIVITY: ", b"GPU  POWER", b"GPU  XCP  POWER"),
+        inside=(
+            b"ROCm System Management Interface",
+            b"        GFX_ACTIVITY: ",
+            b"GPU  POWER",
+            b"GPU  XCP  POWER",
+            b" PVIOL ",
+        ),
         reach=1 << 20,
         heading=compiled(
-            rb"^(?:={2,80} ?ROCm System Management Interface ?=|GPU: \d{1,4}\s{0,4}$|(?:TIMESTAMP +)?GPU  (?:XCP  )?POWER )",
+            rb"^(?:={2,80} ?ROCm System Management Interface ?=|GPU: \d{1,4}\s{0,4}$"
+            rb"|(?:TIMESTAMP +)?GPU  (?:XCP  )?(?:POWER | {0,8}PVIOL ))",
             re.MULTILINE,
         ),
         leads=True,
@@ -175,7 +183,17 @@ FORMATS = (
             rb"|\A\s{0,200}\{\s{0,40}\"DCGM (?:GPU )?Diagnostic\""
             rb"|\A\s{0,200}\{\s{0,40}\"body\"\s{0,4}:\s{0,4}\{(?=[\s\S]{0,60000}?\"Overall Health\")"
         ),
-        inside=(b"Successfully ran diagnostic for group", b"| Health Monitor Report"),
+        inside=(
+            b"Successfully ran diagnostic for group",
+            b"| Health Monitor Report",
+            # a part of the table, as people quote it
+            *(b"-----  %s  --" % part for part in (b"Deployment", b"Hardware", b"Integration", b"Stress")),
+            *(
+                b"| %s - %s" % (word, whom)
+                for word in (b"Pass", b"Fail", b"Warn", b"Skip")
+                for whom in (b"GPU", b"All")
+            ),
+        ),
         logged=True,
         reach=4 << 20,
         leads=True,
@@ -188,6 +206,8 @@ FORMATS = (
             rb"\A(?:\xef\xbb\xbf)?(?:\$ [^\n]{0,400}\n)?\s{0,200}={5,40}NVSMI LOG={5,40}\s"
             # what people copy of it: the part of a GPU, behind the command
             rb"|\A(?:\xef\xbb\xbf)?(?:[^\n]{0,200}\n){0,3}GPU [0-9A-Fa-f]{8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.\d\s{0,9}\n {4}[A-Z]"
+            # its first lines without the head
+            rb"|\A(?:\xef\xbb\xbf)?(?:[^\n]{0,200}\n){0,2}(?:Timestamp|Driver Version|Attached GPUs) {20,60}: "
             # or a part of that, as `grep -A` leaves it
             rb"|\A(?:\xef\xbb\xbf)?(?:[^\n]{0,200}\n){0,2} {4}(?:Fabric|ECC Errors|Remapped Rows|Retired Pages"
             rb"|Clocks (?:Throttle|Event) Reasons|(?:GPU )?Power Readings|FB Memory Usage|Temperature|Utilization)"

@@ -14,13 +14,17 @@ from nccl_doctor.inputs.text_lines import Joined, Sections, read_head
 
 _LARGEST_DIAG = 32 << 20
 _MOST_RESULTS = 20_000
-_DCGM_HEADS = re.compile(rb"Successfully ran diagnostic|\| Diagnostic {1,40}\| Result|\| Health Monitor Report")
+_DCGM_HEADS = re.compile(
+    rb"Successfully ran diagnostic|\| Diagnostic {1,40}\| Result|\| Health Monitor Report"
+    rb"|-----  (?:Deployment|Hardware|Integration|Stress)  --|\| (?:Pass|Fail|Warn|Skip) - (?:GPU|All)"  # of a part
+)
 _OUTCOMES = {"pass": "pass", "passed": "pass", "fail": "fail", "failed": "fail", "warn": "warn", "warning": "warn",
              "skip": "skip", "skipped": "skip", "healthy": "pass", "failure": "fail"}  # fmt: skip
 _CELLS = re.compile(r"\|([^|]*)\|([^|]*)\|\s*")
 _RESULT = re.compile(r"(Pass|Fail|Warn|Skip)\w*\b(?:\s*-\s*(?:GPUs?:?\s*)?([\d, ]+|All))?", re.IGNORECASE)
 _GPU_RESULT = re.compile(r"GPU\s?(\d{1,3}):\s*(Pass|Fail|Warn|Skip)\w*", re.IGNORECASE)
 _REMARK = re.compile(r"(?:Warning|Error|Info)(?:: .{0,40})?$|$")  # in place of the name of a test: of the test above
+_FULL_CELL = re.compile(r" .{43,400}\S {2}")  # whose text goes on in the next row in the middle of a word
 _HEALTH_WORDS = ("Healthy", "Warning", "Failure", "Internal error")
 
 
@@ -153,11 +157,13 @@ def _outcome(word: Any) -> str:
 
 def _of_table(text: str) -> Iterator[Result]:
     current: Result | None = None
+    above = ""  # the cell above
     for line in text.splitlines():
         cells = _CELLS.fullmatch(line.strip())
         if cells is None:
             continue
         name, said = cells[1].strip(), cells[2].strip()
+        before, above = above, cells[2]
         if current is not None and _REMARK.match(name) is not None:
             gpu, other = _GPU_RESULT.match(said), None if name else _RESULT.match(said)
             if gpu is not None and _outcome(gpu[2]) == current.outcome and current.outcome != "pass":
@@ -166,13 +172,19 @@ def _of_table(text: str) -> Iterator[Result]:
                 yield current
                 current = _result(current.test, other)
             elif gpu is None and said:
-                current = current._replace(text=f"{current.text} {said}".strip()[:500])
+                current = current._replace(text=_goes_on(current.text, before, cells[2]))
         elif (match := _RESULT.match(said)) is not None and name:
             if current is not None:
                 yield current
             current = _result(name, match)
     if current is not None:
         yield current
+
+
+def _goes_on(text: str, above: str, cell: str) -> str:
+    """The text with the next cell of it, as rows of one width cut it."""
+    cut = text and _FULL_CELL.fullmatch(above) is not None and not cell.startswith("  ")
+    return f"{text}{'' if cut else ' '}{cell.strip()}".strip()[:500]
 
 
 def _result(test: str, match: re.Match[str]) -> Result:
@@ -201,15 +213,16 @@ def parse_health(text: str) -> list[Result]:
 
 
 def _of_tree(text: str) -> Iterator[Result]:
-    group, entity = "", ""
+    group, entity, above = "", "", ""
     current: Result | None = None
     for line in text.splitlines():
         cells = _CELLS.fullmatch(line.strip())
         if cells is None:
             continue
         name, said = cells[1].strip(), cells[2].strip()
+        before, above = above, cells[2]
         if not name and current is not None:
-            current = current._replace(text=f"{current.text} {said}".strip()[:500])
+            current = current._replace(text=_goes_on(current.text, before, cells[2]))
             continue
         if current is not None:
             yield current

@@ -36,7 +36,8 @@ _PART = re.compile(
 """A part of what is printed of a GPU, without its first line: what `grep -A` leaves."""
 _SMI_ALONE = re.compile(
     r"\s{0,200}(?:<|(?:\$ [^\n]{0,400}\n)?\s{0,200}={5,40}NVSMI LOG"
-    r"|(?:[^\n]{0,200}\n){0,3}GPU [0-9A-Fa-f]{8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.\d\s{0,9}\n {4}[A-Z])"
+    r"|(?:[^\n]{0,200}\n){0,3}GPU [0-9A-Fa-f]{8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.\d\s{0,9}\n {4}[A-Z]"
+    r"|(?:[^\n]{0,200}\n){0,2}(?:Timestamp|Driver Version|Attached GPUs) {20,60}: )"
 )
 _PART_TITLE = re.compile(r" {4}[A-Z][A-Za-z0-9 ]{2,40}$")
 _SECTION_END = re.compile(r"_{20,60}\s*$|\*{3} /")

@@ -116,3 +116,25 @@ def test_one_test_with_two_results_and_remarks_about_one_gpu(tmp_path: Path) -> 
         "test PCIe of DCGM failed on GPU 5: 210 replays on the link",
         "test Memory Bandwidth of DCGM failed on GPU 5",
     } == {finding.message.removeprefix(": ") for finding in report.findings}
+
+
+PART = """\
++-----  Integration  -------+------------------------------------------------+
+| PCIe                      | Fail - All                                     |
+| Warning                   | GPU 0: link 3 of NVLink is down since the las  |
+|                           | t reset of the node, run a field diagnostic o  |
+|                           |  n it or replace it.                           |
+"""
+
+
+def test_a_part_of_the_table_is_read_and_its_words_are_joined(tmp_path: Path) -> None:
+    words = (
+        "GPU 0: link 3 of NVLink is down since the last reset of the node, run a field diagnostic o n it or replace it."
+    )
+    memory = PART.partition("\n")[2].replace("PCIe      ", "GPU Memory").replace("Fail - All  ", "Fail - GPU: 0")
+    for text, test in ((PART, "PCIe"), (memory, "GPU Memory")):
+        (tmp_path / "part.txt").write_text(text)
+        report, _, _ = analyze.analyze([str(tmp_path / "part.txt")])
+        found = next(one for one in report.findings if one.name == "dcgm-test-failed")
+        assert f"test {test} of DCGM failed" in found.message
+        assert words in found.message

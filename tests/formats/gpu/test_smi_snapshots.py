@@ -155,3 +155,20 @@ def test_of_several_outputs_the_gpus_count_once(before: str, tmp_path: Path) -> 
     last = 2 if not before else 0  # a log is searched for the first one
     assert [("610.57.04", 13030, 2)] == facts.query("SELECT driver, cuda, gpus FROM node_driver")
     assert [(0, 10 + last), (1, 20 + last)] == facts.query("SELECT gpu, util FROM node_gpu ORDER BY gpu")
+
+
+def test_what_follows_the_head_line_is_read_without_it(tmp_path: Path) -> None:
+    part = tmp_path / "remap.txt"
+    part.write_text(
+        "Timestamp                                 : Wed Mar  4 12:00:00 2026\n"
+        "Driver Version                            : 570.86.15\n"
+        "Attached GPUs                             : 1\n"
+        "GPU 00000000:1B:00.0\n"
+        "    Product Name                          : NVIDIA H100 80GB HBM3\n"
+        "    [...]\n"
+        "    Remapped Rows\n"
+        "        Pending                           : Yes\n"
+    )
+    report, _, _ = analyze.analyze([str(part)])
+    assert ["gpu-row-remap-pending-now"] == [one.name for one in report.findings if one.severity == "error"]
+    assert "570.86.15" == report.job["driver"]
