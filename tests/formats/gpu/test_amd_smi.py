@@ -289,3 +289,14 @@ def test_the_record_of_the_gpu_is_shown_where_all_are_one_line(tmp_path: Path) -
     (finding,) = report.findings
     assert "GPU 3" in finding.message
     assert all("106.0" in place.text for place in finding.evidence)
+
+
+def test_violations_of_monitor_are_reasons_of_a_slow_clock() -> None:
+    head = "GPU     PVIOL     TVIOL  PHOT_TVIOL  VR_TVIOL  HBM_TVIOL\n"
+    rows = "  0      91 %       1 %         0 %       0 %        0 %\n  1       0 %      40 %         0 %     N/A        0 %\n"
+    csv = "gpu,pviol,tviol,phot_tviol,vr_tviol,hbm_tviol\n0,91,1,0,0,0\n1,0,40,0,N/A,0\n"
+    for text in (head + rows, csv):
+        assert "amd-smi" == getattr(recognise(text.encode()), "kind", None)
+        facts, _ = read(text)
+        assert [(0, "power-cap"), (1, "hw-thermal")] == [(row.gpu, row.reason) for row in facts.rows(GpuThrottle)]
+        assert [1, 1] == [use.samples for use in facts.rows(GpuUse)]

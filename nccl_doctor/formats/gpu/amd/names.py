@@ -24,8 +24,8 @@ COLUMNS = {
     "total_uncorrectable_count": "uncorrected", "total_correctable_count": "corrected", "replay_count": "replays",
     "nak_received_count": "naks", "market_name": "model", "bdf": "pci", "uuid": "unique_id",
     # amd-smi monitor
-    "power_usage": "power", "gpu_t": "temperature", "gfx_clk": "clock", "gfx_clock": "clock", "gfx%": "util", "gfx_util": "util",
-    "gfx": "util",
+    "power_usage": "power", "gpu_t": "temperature", "gpu_temp": "temperature", "gfx_clk": "clock", "gfx_clock": "clock",
+    "gfx%": "util", "gfx_util": "util", "gfx": "util",
     "double_ecc": "uncorrected", "single_ecc": "corrected", "double_bit_ecc": "uncorrected", "single_bit_ecc": "corrected",
     "pcie_replay": "replays", "vram_used": "memory", "power": "power",
     # rocm-smi
@@ -46,3 +46,8 @@ REASONS_AMD = {
     "vr_thermal_violation_status": 0x40, "hbm_thermal_violation_status": 0x40,
 }  # fmt: skip
 """Violations of a limit -> the bits of NVML's clock event reasons that mean the same."""
+
+VIOLATIONS = {"pviol": 0x4, "phot_tviol": 0x8, "tviol": 0x40, "vr_tviol": 0x40, "hbm_tviol": 0x40}
+"""Columns of `amd-smi monitor --violation`, in % of the time -> the same bits."""
+VIOLATED = 5.0
+"""% of the time from which a violation counts: limits are touched for a moment at any load."""

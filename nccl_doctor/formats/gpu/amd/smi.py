@@ -15,7 +15,7 @@ from nccl_doctor.common import budgets
 from nccl_doctor.facts.store import Facts
 from nccl_doctor.facts.tables import AmdGpu, LinkCounter
 from nccl_doctor.formats.declaration import Reading
-from nccl_doctor.formats.gpu.amd.names import BLOCK, COLUMNS, COUNTERS, REASONS_AMD, SAMPLED
+from nccl_doctor.formats.gpu.amd.names import BLOCK, COLUMNS, COUNTERS, REASONS_AMD, SAMPLED, VIOLATED, VIOLATIONS
 from nccl_doctor.formats.gpu.amd.part import ACTIVE, Fields, Layout, amount, column_of, layout_of
 from nccl_doctor.formats.gpu.amd.texts import GPUS_OF_A_FILE, Texts
 from nccl_doctor.formats.gpu.sample_statistics import Samples
@@ -74,10 +74,12 @@ class _Reader:
                 values[column] = number
             elif (bit := REASONS_AMD.get(path.rpartition("/")[2])) is not None and str(value).upper() in ACTIVE:
                 values["mask"] = int(values.get("mask", 0)) | bit
+            elif (bit := VIOLATIONS.get(path.rpartition("/")[2])) is not None and (share := amount(value)) is not None:
+                values["mask"] = int(values.get("mask", 0)) | (bit if share >= VIOLATED else 0)
         self._last.setdefault(gpu, {}).update(fields)
         stamp = amount(fields["timestamp"][0]) if "timestamp" in fields else None
         self._add(gpu, values, stamp, next(((number, text) for _, number, text in fields.values()), (1, "")))
-        return sum(column_of(path) is not None for path in fields)
+        return sum(column_of(path) is not None or path in VIOLATIONS for path in fields)
 
     def take_part(self, gpu: int, lines: list[str], first: int) -> int:
         """Take the part of one GPU in a text; returns how many of its fields are known."""
@@ -111,7 +113,8 @@ class _Reader:
     def take_table(self, titles: list[str], rows: list[tuple[int, str]]) -> int:
         """Take rows of CSV with their line numbers; returns how many are readings of a GPU."""
         key = "device" if "device" in titles else "gpu"
-        known = [title for title in titles if title in COLUMNS or title in REASONS_AMD or title == "timestamp"]
+        told = COLUMNS.keys() | REASONS_AMD.keys() | VIOLATIONS.keys() | {"timestamp"}
+        known = [title for title in titles if title in told]
         rows, frame = _frame(titles, [key, *known], rows)
         gpus = _numbers(frame[key].str.removeprefix("card"))
         keep = np.flatnonzero((gpus >= 0) & (gpus < GPUS_OF_A_FILE))
@@ -121,8 +124,11 @@ class _Reader:
             column = COLUMNS.get(title)
             if column in SAMPLED and column not in columns:
                 columns[column] = _numbers(frame[title])[keep] * (2.0**-20 if title.endswith(" (b)") else 1.0)
-            elif title in REASONS_AMD:
-                held = (frame[title].to_numpy()[keep] == "ACTIVE") * REASONS_AMD[title]
+            elif title in REASONS_AMD or title in VIOLATIONS:
+                if title in VIOLATIONS:
+                    held = (_numbers(frame[title])[keep] >= VIOLATED) * VIOLATIONS[title]
+                else:
+                    held = (frame[title].to_numpy()[keep] == "ACTIVE") * REASONS_AMD[title]
                 mask = columns.get("mask", np.zeros(len(keep))).astype(np.int64)
                 columns["mask"] = (mask | held.astype(np.int64)).astype(np.float64)
         slots = np.full(len(index), -1)
