@@ -15,7 +15,7 @@ _HEADS = re.compile(
     rb"|(?:Dispatch|Combine)(?: [^\n]{0,60})?bandwidth: "
 )
 _NUMBER = r"(\d{1,12}(?:\.\d{1,6})?)"
-_IMB_TITLE = re.compile(r"# Benchmarking ([A-Z]\w{2,40}(?: \(\d{1,6}(?: x \d{1,6}){1,3}\))?) ?$")
+_IMB_TITLE = re.compile(r"# Benchmarking ((?:Multi-)?[A-Z]\w{2,40}(?: \(\d{1,6}(?: x \d{1,6}){1,3}\))?) ?$")
 _IMB_COLUMNS = re.compile(
     r"\s*#bytes\s+#repetitions\s+(t\[usec\]|t_min\[usec\]|t_ovrl\[usec\])(?:.*?(Mbytes/sec|MB/s))?"
 )

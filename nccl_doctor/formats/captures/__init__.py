@@ -97,7 +97,7 @@ FORMATS = (
             b" physical_state ",
             b"PORT\tINDEX\tGID",
             b"GPU0\tGPU1",
-            b"   = Chipset not supported",
+            b"= Chipset not supported",
             b"IFACE   rxpck/s",
             b"IFACE   rxerr/s",
             b" mounted on /",

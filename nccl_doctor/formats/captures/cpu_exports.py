@@ -1,4 +1,4 @@
-"""How busy the processors of a host were, as collectors export it for programs: `sadf`, `iostat -o JSON`, dstat and dool, `atop -P`."""
+"""How busy the processors of a host were, as exported for programs: `sadf`, `iostat` and `mpstat -o JSON`, dstat and dool, `atop -P`."""
 
 import json
 import re
@@ -121,7 +121,7 @@ def _sadf_json(stream: Readable, hosts: _Hosts) -> tuple[int, str | None]:
     for host in _dicts(_of(_of(top, "sysstat"), "hosts")):
         cpus = finite(host.get("number-of-cpus"))
         for moment in _dicts(host.get("statistics")):
-            listed = next((one for one in _dicts(moment.get("cpu-load")) if one.get("cpu") in ("all", -1)), None)
+            listed = next((one for one in _dicts(moment.get("cpu-load")) if one.get("cpu") in ("all", -1, "-1")), None)
             load = moment.get("avg-cpu") if listed is None and isinstance(moment.get("avg-cpu"), dict) else listed
             if load is not None:
                 named = host.get("nodename") if isinstance(host.get("nodename"), str) else None

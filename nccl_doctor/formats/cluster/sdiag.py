@@ -27,6 +27,7 @@ _KEPT = {
     ("", "Jobs pending"): ("jobs waiting", "", 1.0),
     ("", "Jobs running"): ("jobs running", "", 1.0),
     ("main", "Mean cycle"): ("mean scheduling cycle", "ms", 1000.0),
+    ("main", "Last queue length"): ("jobs in the queue", "", 1.0),  # that the last cycle could look at
     ("main", "Max cycle"): ("longest scheduling cycle", "ms", 1000.0),
     ("backfill", "Mean cycle"): ("mean backfill cycle", "ms", 1000.0),
     ("", "DBD Agent queue size"): ("messages for slurmdbd", "", 1.0),
@@ -38,6 +39,7 @@ _KEYS = {
     "jobs_pending": ("", "Jobs pending"),
     "jobs_running": ("", "Jobs running"),
     "schedule_cycle_mean": ("main", "Mean cycle"),
+    "schedule_queue_length": ("main", "Last queue length"),
     "schedule_cycle_max": ("main", "Max cycle"),
     "bf_cycle_mean": ("backfill", "Mean cycle"),
     "dbd_agent_queue_size": ("", "DBD Agent queue size"),

@@ -29,6 +29,13 @@ IMB = """#---------------------------------------------------
             4         1000         6.01         6.51         6.20
          4096         1000         7.01         7.51         7.20
 """
+IMB_MULTI = """# Benchmarking Multi-Allgather
+# ( 2 groups of 8 processes each running simultaneous )
+# Group  0:     0    1    2    3    4    5    6    7
+#
+       #bytes #repetitions  t_min[usec]  t_max[usec]  t_avg[usec]
+          512         1000         7.01         7.51         7.20
+"""
 IMB_P2P = """# Benchmarking Stencil2D (2 x 2)
 # #processes = 4
        #bytes #repetitions      t[usec]   Mbytes/sec      Msg/sec
@@ -70,6 +77,7 @@ def _read(reader: ModuleType, text: str, table: Any = ActiveTest) -> list[Any]:
     ("text", "results"),
     [
         (IMB, [("PingPong", 23230.71, "MB/s"), ("Allreduce", 6.20, "us")]),
+        (IMB_MULTI, [("Multi-Allgather", 7.20, "us")]),
         (IMB_P2P, [("Stencil2D (2 x 2)", 12324.58, "MB/s")]),
         (IMB_NBC, [("Ibcast", 0.93, "us")]),
         (UCX, [("tag match bandwidth", 23452.16, "MB/s")]),

@@ -85,10 +85,17 @@ IOSTAT = json.dumps(
         }
     }
 )
+MPSTAT = """{"sysstat": {"hosts": [{"nodename": "node01", "number-of-cpus": 2, "statistics": [
+  {"timestamp": "08:00:10", "cpu-load": [
+    {"cpu": "%s", "usr": 70.0, "sys": 15.0, "iowait": 5.0, "idle": 10.0}, {"cpu": "0", "usr": 0.0, "iowait": 0.0, "idle": 100.0}]},
+  {"timestamp": "08:00:20", "cpu-load": [{"cpu": "%s", "usr": 100.0, "iowait": 0.0, "idle": 0.0}]}]}]}}
+"""  # what stands for all processors is `-1` in sysstat 12.0
 
 
 @pytest.mark.parametrize(
-    "text", [SADF, JSON, IOSTAT, DSTAT, ATOP], ids=["sadf -d", "sadf -j", "iostat -o JSON", "dstat", "atop"]
+    "text",
+    [SADF, JSON, IOSTAT, MPSTAT.replace("%s", "all"), MPSTAT.replace("%s", "-1"), DSTAT, ATOP],
+    ids=["sadf -d", "sadf -j", "iostat -o JSON", "mpstat -o JSON", "mpstat 12.2", "dstat", "atop"],
 )
 def test_samples(text: str) -> None:
     (use,) = _uses(text)

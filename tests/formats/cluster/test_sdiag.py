@@ -42,14 +42,15 @@ def test_damage_is_survived() -> None:
 def test_the_same_in_json(tmp_path: Path) -> None:
     told = {
         "parts_packed": 1, "server_thread_count": 3, "agent_queue_size": 0, "dbd_agent_queue_size": 20, "jobs_pending": 7,
-        "jobs_running": 4, "schedule_cycle_mean": 41000, "rpcs_by_user": [{"user": "mira", "total_time": 2500000}],
+        "jobs_running": 4, "schedule_cycle_mean": 41000, "schedule_queue_length": 9,
+        "rpcs_by_user": [{"user": "mira", "total_time": 2500000}],
     }  # fmt: skip
     path = tmp_path / "diag.json"
     path.write_text(json.dumps({"statistics": told, "errors": []}, indent=2))
     facts, _ = analyze.read_facts([str(path)])
     assert {
-        "jobs waiting": 7, "jobs running": 4, "mean scheduling cycle": 41, "requests of mira": 2.5, "messages for slurmdbd": 20,
-        "messages for nodes": 0, "threads": 3,
+        "jobs waiting": 7, "jobs running": 4, "mean scheduling cycle": 41, "jobs in the queue": 9, "requests of mira": 2.5,
+        "messages for slurmdbd": 20, "messages for nodes": 0, "threads": 3,
     } == {row.name: row.value for row in facts.rows(HostNumber)}  # fmt: skip
 
 

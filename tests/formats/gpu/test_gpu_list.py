@@ -95,3 +95,8 @@ def test_agents_of_rocminfo() -> None:
 def test_pairs_of_gpus_where_the_title_is_underlined() -> None:
     text = "\x1b[4mGPU0\tGPU1\x1b[0m\n GPU0\tX\tOK\n GPU1\tOK\tX\n\nLegend:\n\n  OK   = Status Ok\n  CNS  = Chipset not supported\n"
     assert [(0, 1, 0), (1, 0, 0)] == analyze.read_text(text).query("SELECT gpu, peer, read FROM gpu_pair")
+
+
+def test_pairs_of_gpus_with_blanks_between_the_columns() -> None:
+    text = "        GPU0    GPU1\n GPU0   X       NS\n GPU1   NS      X\n\nLegend:\n\n  X    = Self\n  CNS  = Chipset not supported\n"
+    assert [(0, 1, 5), (1, 0, 5)] == analyze.read_text(text).query("SELECT gpu, peer, read FROM gpu_pair")
