@@ -286,7 +286,8 @@ _COUNTS = {
 
 
 _PORTS = f"""
-SELECT count(*), sum(state LIKE 'Active%'), max(rate), min(ref), (
+SELECT count(*), sum(state LIKE 'Active%'), coalesce(min(iif(state LIKE 'Active%', rate, NULL)), min(rate)), 
+  coalesce(max(iif(state LIKE 'Active%', rate, NULL)), max(rate)), min(ref), (
   SELECT group_concat(coalesce(host || ' ', '') || hca || iif(port > 1, '/' || port, '') || ' ' || coalesce(physical, state), ', ')
   FROM (SELECT * FROM ib_port WHERE state NOT LIKE 'Active%' ORDER BY ref LIMIT {_NUMBERS_SHOWN}))
 FROM ib_port GROUP BY NULL HAVING count(*)
@@ -295,9 +296,10 @@ FROM ib_port GROUP BY NULL HAVING count(*)
 
 def _host_commands(facts: Facts) -> Iterator[Clause]:
     """What commands about hosts show: of several hosts the range, of file systems the fullest."""
-    for ports, active, rate, ref, names in facts.query(_PORTS):
+    for ports, active, least, rate, ref, names in facts.query(_PORTS):
+        speed = "" if not rate else f", {rate:g} Gb/s" if rate == least else f", {least:g} to {rate:g} Gb/s"
         rest = f"; not active: {names}" + ", …" * (ports - active > _NUMBERS_SHOWN) if names else ""
-        yield f"{counted(ports, 'RDMA port')}, {active} active" + (f", {rate:g} Gb/s" if rate else "") + rest, ref
+        yield f"{counted(ports, 'RDMA port')}, {active} active" + speed + rest, ref
     shown: dict[str, list[Clause]] = {}
     for command, name, low, high, unit, hosts, ref in facts.query(
         "SELECT command, name, min(value), max(value), unit, count(DISTINCT coalesce(host, '')), min(ref) FROM host_number"

@@ -18,6 +18,10 @@ _TOTAL = re.compile(
     r".{0,40}?\[ ?(?P<stream>SUM|[ \d]{1,6})\](?:\[(?P<role>[TR]X-[CS])\])?\s+[\d.]{1,12}-\s?[\d.]{1,12}\s+sec\s+[\d.]{1,12} [KMGT]?Bytes"
     r"\s+(?P<rate>\d{1,9}(?:\.\d{1,6})?) (?P<unit>[KMGT]?)bits/sec(?P<more>.{0,80}?)\s(?P<side>sender|receiver)\s*$"
 )
+_INTERVAL = re.compile(
+    r".{0,40}?\[ ?(?P<stream>SUM|[ \d]{1,6})\]\s+(?P<start>\d{1,9}(?:\.\d{1,4})?)-\s?(?P<end>\d{1,9}(?:\.\d{1,4})?)\s+sec\s+"
+    r"[\d.]{1,12} [KMGT]?Bytes\s+(?P<rate>\d{1,9}(?:\.\d{1,6})?) (?P<unit>[KMGT]?)bits/sec(?!.{0,120}(?:sender|receiver|omitted))"
+)
 _OF_UNIT = {"": 1e-9, "K": 1e-6, "M": 1e-3, "G": 1.0, "T": 1e3}
 _LOST = re.compile(r"\((\d{1,3}(?:\.\d{1,6})?)%\)")
 _GAP = re.compile(r"\s*")
@@ -64,6 +68,8 @@ class _Run:
         self.remote = remote
         self.rates: dict[tuple[str, str], _Rate] = {}  # by direction and side: that of all streams, else the last one
         self._summed: set[tuple[str, str]] = set()  # of which that is the one of all streams
+        self._intervals: dict[str, tuple[float, float]] = {}  # by stream: seconds, and gigabits in them
+        self._last: tuple[int, str] | None = None  # of them
 
     def total(self, match: re.Match[str], number: int) -> None:
         """Take a row of the end."""
@@ -75,8 +81,29 @@ class _Run:
             return
         self.rates[key] = _Rate(match, number)
 
+    def interval(self, match: re.Match[str], number: int) -> None:
+        """Take a row of an interval."""
+        seconds = max(float(match["end"]) - float(match["start"]), 0.0)
+        before = self._intervals.get(match["stream"], (0.0, 0.0))
+        gbits = float(match["rate"]) * _OF_UNIT[match["unit"]] * seconds
+        if len(self._intervals) < _MOST or match["stream"] in self._intervals:
+            self._intervals[match["stream"]] = before[0] + seconds, before[1] + gbits
+            self._last = number, match.string.strip()
+
+    def _by_intervals(self, facts: Facts, file: str, host: str | None) -> list[ActiveTest]:
+        """The run by its intervals, where no end of it tells what arrived: it was stopped, or an old server sums up nothing."""
+        summed = self._intervals.get("SUM")
+        streams = [summed] if summed is not None else list(self._intervals.values())
+        rate = sum(gbits / seconds for seconds, gbits in streams if seconds)
+        if self._last is None or not rate:
+            return []
+        test = "udp" if self._last[1].endswith("%)") else "tcp"
+        return [_row(host, test, self.local, self.remote, rate, "by its intervals", facts.evidence(file, *self._last))]
+
     def rows(self, facts: Facts, file: str, host: str | None) -> list[ActiveTest]:
         """The run in each direction."""
+        if not any(rate.gbits for rate in self.rates.values()) and (found := self._by_intervals(facts, file, host)):
+            return found
         rows = []
         for role in dict.fromkeys(role for role, _ in self.rates):
             sent, got = self.rates.get((role, "sender")), self.rates.get((role, "receiver"))
@@ -110,6 +137,8 @@ def _read_text(stream: Readable, name: str, facts: Facts) -> Reading:
                 and (total := _TOTAL.match(text)) is not None
             ):
                 run.total(total, number)
+            elif run is not None and "bits/sec" in text and (interval := _INTERVAL.match(text)) is not None:
+                run.interval(interval, number)
             else:
                 continue
             used, last = used + 1, number

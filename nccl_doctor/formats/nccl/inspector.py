@@ -11,11 +11,13 @@ from nccl_doctor.facts.store import Facts
 from nccl_doctor.formats.declaration import Reading
 from nccl_doctor.formats.json_numbers import finite
 from nccl_doctor.formats.nccl.collective_series import CollectiveSeries, Kind
+from nccl_doctor.inputs.json_items import LineObjects
 from nccl_doctor.inputs.streams import Readable
-from nccl_doctor.inputs.text_lines import line_lists
+from nccl_doctor.inputs.text_lines import Joined, line_lists, read_head
 
 _TOGETHER = 256  # lines that are decoded at once
 _NO_JSON = object()
+_FIRST_LINE = 1 << 14  # bytes of a file within which its first line ends
 
 
 def _keys(word: str) -> tuple[str, ...]:
@@ -37,6 +39,10 @@ def read_format(stream: Readable, name: str, facts: Facts) -> Reading:
          "coll_perf": {"coll": "AllReduce", "coll_msg_size_bytes": 33554432, "coll_exec_time_us": 412, "coll_busbw_gbs": 142.1}}
     """
     series = CollectiveSeries(facts, name)
+    head = read_head(stream, _FIRST_LINE)
+    stream = Joined(head, stream)
+    if not head.lstrip().partition(b"\n")[0].rstrip().endswith(b"}") and b"\n" in head.strip():
+        return _of_objects(LineObjects(stream), series)
     number = used = 0
     note = None
     for first, texts in line_lists(stream):
@@ -51,6 +57,18 @@ def read_format(stream: Readable, name: str, facts: Facts) -> Reading:
     if note is not None and note.startswith(f"line {number} "):
         note = f"ends in the middle of line {number}"
     return Reading(number, used, note)
+
+
+def _of_objects(objects: LineObjects, series: CollectiveSeries) -> Reading:
+    """Read objects that stand in several lines each, as `jq` prints them."""
+    used = 0
+    for number, text, record in objects:
+        if (found := _measured(record)) is not None:
+            used += 1
+            series.add(*found, number, text)
+    series.write()
+    note = f"ends in the middle of the object in line {objects.torn}" if objects.torn is not None else None
+    return Reading(objects.lines, used, note)
 
 
 def _records(first: int, texts: list[str]) -> Iterator[tuple[int, str, Any]]:

@@ -10,7 +10,7 @@ from nccl_doctor.inputs.streams import Readable
 from nccl_doctor.inputs.text_lines import plain_batches
 
 _RULER = re.compile(r"={40,60}\s*$")
-_FIELD = re.compile(r"(?P<title>[A-Za-z ][\w #/().:-]{1,40}?)\s{0,30}\| (?P<value>\S.{0,120})$")
+_FIELD = re.compile(r"(?P<title>[A-Za-z ][\w #/().:-]{1,40}?)\s{0,30}\|(?: (?P<value>\S.{0,120})?)?$")
 _SUPPLY = re.compile(r"PSU(\d{1,2}) status")
 _FAN = re.compile(r"fan#(\d{1,2}) \(rpm\)")
 _OPTIC = re.compile(r"(?:QSFP|module)#(\d{1,3}) \(C\)")
@@ -59,11 +59,14 @@ def read_format(stream: Readable, name: str, facts: Facts) -> Reading:
             if field is None or not ruler or len(rows) >= _MOST:
                 continue
             used += 1
-            title, value = field["title"].strip(), field["value"].strip()
+            title, value = field["title"].strip(), (field["value"] or "").strip()
             shown = f"{switch}: {' '.join(text.split())}"
             ref = partial(facts.evidence, name, number, shown)
             if (found := _SUPPLY.match(title)) is not None:
                 supply = f"PSU{found[1]}"
+            if not value:  # the switch does not tell it
+                continue
+            if found is not None:
                 rows.append(SwitchPart(switch, name, supply, value, ref()))
             elif title in ("DC power", "fan status"):
                 own = field["title"].startswith(" ")

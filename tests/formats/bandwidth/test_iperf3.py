@@ -114,3 +114,22 @@ def test_hosts_beyond_the_most_leave_the_others_whole(monkeypatch: pytest.Monkey
         for line in run("10.0.0.9", f"{rate} Gbits/sec").splitlines()
     ]
     assert [("node01", 1.0), ("node01", 2.0)] == [(row.host, row.value) for row in read("".join(lines))]
+
+
+STOPPED = """[  5] local 10.0.0.2 port 5201 connected to 10.0.0.1 port 40000
+[ ID] Interval           Transfer     Bandwidth
+[  5]   0.00-1.00   sec   400 MBytes  3.36 Gbits/sec
+[  5]   1.00-2.00   sec   380 MBytes  3.18 Gbits/sec
+[  5]   2.00-2.04   sec  15.3 MBytes  3.27 Gbits/sec
+- - - - - - - - - - - - - - - - - - - - - - - - -
+"""
+
+
+def test_a_run_without_an_end_has_the_rate_of_its_intervals() -> None:
+    unsummed = STOPPED + "[  5]   0.00-2.04   sec  0.00 Bytes  0.00 bits/sec                  sender\n"
+    for text in (STOPPED, unsummed):
+        assert [("tcp", 3.27)] == [(row.test, round(row.value or 0, 2)) for row in read(text)]
+    streams = STOPPED + STOPPED.partition("\n")[2].replace("[  5]", "[  7]")
+    assert [6.54] == [round(row.value or 0, 2) for row in read(streams)]
+    summed = streams + STOPPED.partition("\n")[2].replace("[  5]", "[SUM]").replace("3.", "6.")
+    assert [6.27] == [round(row.value or 0, 2) for row in read(summed)]

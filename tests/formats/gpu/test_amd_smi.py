@@ -300,3 +300,15 @@ def test_violations_of_monitor_are_reasons_of_a_slow_clock() -> None:
         facts, _ = read(text)
         assert [(0, "power-cap"), (1, "hw-thermal")] == [(row.gpu, row.reason) for row in facts.rows(GpuThrottle)]
         assert [1, 1] == [use.samples for use in facts.rows(GpuUse)]
+
+
+def test_limits_that_hold_nothing_back_are_a_sample() -> None:
+    names = ("PROCHOT", "PPT", "SOCKET_THERMAL", "VR_THERMAL", "HBM_THERMAL")
+    rows = "".join(f"        {name}_VIOLATION_STATUS: NOT ACTIVE\n" for name in names)
+    text = f"GPU: 0\n    THROTTLE:\n        ACCUMULATION_COUNTER: 3808991\n        PPT_ACCUMULATED: 585613\n{rows}\n"
+    facts, reading = read(
+        text + text.replace("GPU: 0", "GPU: 1").replace("PPT_VIOLATION_STATUS: NOT ", "PPT_VIOLATION_STATUS: ")
+    )
+    assert [(0, 1), (1, 1)] == [(use.gpu, use.samples) for use in facts.rows(GpuUse)]
+    assert [(1, "power-cap")] == [(row.gpu, row.reason) for row in facts.rows(GpuThrottle)]
+    assert 10 == reading.understood

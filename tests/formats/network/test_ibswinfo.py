@@ -50,3 +50,11 @@ def test_a_healthy_switch_has_no_finding_and_damage_is_survived(tmp_path: object
     assert {"OK"} == {state for _, _, state in read(WELL)[0]}
     for cut in range(0, len(REPORT), 97):
         read(REPORT[:cut])
+
+
+def test_a_supply_whose_state_is_not_told_keeps_its_own_numbers() -> None:
+    text = REPORT.replace("PSU1 status        | ERROR", "PSU1 status        | ")
+    parts, _ = read(text)
+    assert ("leaf01", "PSU1 DC power", "ERROR") in parts
+    assert ("leaf01", "PSU1", "ERROR") not in parts
+    assert "ERROR" not in {state for _, part, state in parts if part.startswith("PSU0")}

@@ -52,6 +52,8 @@ class Layout(NamedTuple):
         for column, (path, line, start) in self.sampled:
             if column not in numbers and (number := _number(lines[line][start:], path, column)) is not None:
                 numbers[column] = number
+        if self.reasons:
+            numbers["mask"] = 0
         for bit, (_, line, start) in self.reasons:
             if lines[line].endswith(_ACTIVE_ENDS) and lines[line][start:].strip().upper() in ACTIVE:
                 numbers["mask"] = int(numbers.get("mask", 0)) | bit
@@ -99,7 +101,7 @@ def _layout(heads: tuple[_Head | bool | None, ...]) -> Layout:
             (REASONS_AMD[name], at) for at in values.values() if (name := at.path.rpartition("/")[2]) in REASONS_AMD
         ),
         stamp=values.get("timestamp"),
-        known=sum(column is not None for column in columns.values()),
+        known=sum(column is not None or path.rpartition("/")[2] in REASONS_AMD for path, column in columns.items()),
     )
 
 
