@@ -111,6 +111,7 @@ SAMPLES = {
     "gpu-list": ["gpu/nvidia_smi_L.txt"],
     "slurm-state": ["slurm/scontrol_node.txt", "slurm/squeue.txt", "slurm/sinfo_R.txt"],
     "gridengine-accounting": ["gridengine/qacct.txt"],
+    "jobstats-report": ["batch/jobstats.txt"],
     "slurm-job": ["captures/scontrol_jobs.txt"],
     "stacks": ["stacks/stuck_rank0.txt"],
     "sampled-stacks": [

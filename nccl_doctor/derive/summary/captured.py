@@ -286,7 +286,7 @@ _COUNTS = {
 
 
 _PORTS = f"""
-SELECT count(*), sum(state LIKE 'Active%'), coalesce(min(iif(state LIKE 'Active%', rate, NULL)), min(rate)), 
+SELECT count(*), sum(state LIKE 'Active%'), coalesce(min(iif(state LIKE 'Active%', rate, NULL)), min(rate)),
   coalesce(max(iif(state LIKE 'Active%', rate, NULL)), max(rate)), min(ref), (
   SELECT group_concat(coalesce(host || ' ', '') || hca || iif(port > 1, '/' || port, '') || ' ' || coalesce(physical, state), ', ')
   FROM (SELECT * FROM ib_port WHERE state NOT LIKE 'Active%' ORDER BY ref LIMIT {_NUMBERS_SHOWN}))

@@ -47,11 +47,19 @@ def scheduler(facts: Facts) -> Iterator[Clause]:
             first = ref if first is None else min(first, ref)
         if by_state:
             shown = sorted(by_state.items(), key=lambda part: (-part[1], part[0]))
-            parts = ", ".join(f"{count:,} {_STATES.get(state, state)}" for state, count in shown[:_MOST_STATES])
+            kept = [part for at, part in enumerate(shown) if at < _MOST_STATES or part[0] in _BAD_STATES]
+            others = sum(by_state.values()) - sum(count for _, count in kept)
+            parts = ", ".join(f"{count:,} {_STATES.get(state, state)}" for state, count in kept)
+            parts += f", {others:,} in other states" if others else ""
             yield f"{'queue' if name == 'job' else 'Slurm'}: {counted(sum(by_state.values()), name)} ({parts})", first
 
 
 _STATES = {"pd": "waiting", "r": "running", "cg": "ending", "pending": "waiting", "completing": "ending"}  # of squeue
+_BAD_STATES = {
+    "failed", "f", "timeout", "to", "node_fail", "nf", "out_of_memory", "oom", "boot_fail", "bf", "deadline", "dl",
+    "down", "fail", "failing", "drain", "drained", "drng", "draining", "not_responding",
+}  # fmt: skip
+"""That are shown however few they are."""
 
 
 def pods(facts: Facts) -> Iterator[Clause]:

@@ -29,6 +29,14 @@ FORMATS = (
         leads=True,
     ),
     Format(
+        "jobstats-report",
+        "jobstats_report",
+        tables=("accounted_job", "message", "process_end", "gpu_use"),
+        inside=(b"Slurm Job Statistics",),
+        reach=1 << 20,
+        after=("slurm-accounting",),
+    ),
+    Format(
         "slurm-json",
         "slurm_json",
         tables=("accounted_job", "message", "process_end"),
@@ -129,6 +137,10 @@ FORMATS = (
             rb"\s{1,20}\S{1,400}\s{0,20}(?:\n|\Z)"
             rb"|(?:\d{1,12}(?:_\w{1,20})?[,|](?:PENDING|RUNNING|COMPLETING|CONFIGURING|SUSPENDED|COMPLETED|FAILED|PD|R|CG|CF)\r?\n){3}"
             rb"|(?:[A-Za-z][\w.-]{0,80}\d[,|]" + _STATE + rb"\r?\n){3}"
+            # `sinfo -h -N -O NodeList,AllocMem,Memory,CPUsState,StateLong`: numbers in front of the state
+            rb"|(?:[A-Za-z][\w.-]{0,80}\d +(?:\d[\d.:]{0,15} +){0,6}\d{1,6}/\d{1,6}/\d{1,6}/\d{1,6} +(?:\d[\d.:]{0,15} +){0,6}"
+            + _STATE
+            + rb" *\r?\n){2}"
             rb"|(?:[A-Za-z][\w.,\[\]-]{0,200}\s{1,20}" + _STATE + rb"(?:\s{1,20}\S[^\n]{0,300})?\s{0,20}\n){2,4})"
         ),
         inside=(
@@ -188,6 +200,7 @@ FORMATS = (
             "accelerator-samples",
             "cpu-exports",
             "gridengine-accounting",
+            "jobstats-report",
         ),
         leads=True,
     ),

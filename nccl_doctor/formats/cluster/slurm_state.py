@@ -39,6 +39,10 @@ _STATED_ROW = re.compile(
     r"([A-Za-z][\w.,\[\]-]{0,200})\s+((?:idle|alloc(?:ated)?|mix(?:ed)?|drain(?:ed|ing)?|drng|down|comp(?:leting)?|maint|resv|reserved|fail|planned"
     r"|plnd)[*~#!%$@^-]{0,2})(?:\s+(\S.{0,300}?))?\s*$"
 )
+# `sinfo -h -N -O NodeList,AllocMem,Memory,CPUsState,StateLong`
+_STATED_LAST = re.compile(
+    r"([A-Za-z][\w.-]{0,80}\d) +(?:\d[\d.:]{0,15} +){0,6}\d{1,6}/\d{1,6}/\d{1,6}/\d{1,6} +(?:\d[\d.:]{0,15} +){0,6}([a-z]{2,12}[*~#!%$@^-]{0,2})\s*$"
+)
 # `squeue -h -o %i,%T` and `sinfo -N -h -o %N,%T`
 _QUEUED_PAIR = re.compile(
     r"(\d{1,12}(?:_[\w\[\],%+-]{1,60})?)[,|](PENDING|RUNNING|COMPLETING|CONFIGURING|SUSPENDED|COMPLETED|CANCELLED|FAILED|TIMEOUT|PREEMPTED"
@@ -194,6 +198,8 @@ class _Reader:
             return self._queued_pair
         if _STATED_PAIR.match(first):
             return self._stated_pair
+        if _STATED_LAST.match(first):
+            return self._stated_last
         return self._stated if _STATED_ROW.match(first) else None
 
     def _queued_pair(self, text: str, number: int) -> bool:
@@ -204,6 +210,12 @@ class _Reader:
 
     def _stated_pair(self, text: str, number: int) -> bool:
         row = _STATED_PAIR.match(text)
+        if row is not None:
+            self._add(row[1], row[2], None, (number, text))
+        return row is not None
+
+    def _stated_last(self, text: str, number: int) -> bool:
+        row = _STATED_LAST.match(text)
         if row is not None:
             self._add(row[1], row[2], None, (number, text))
         return row is not None

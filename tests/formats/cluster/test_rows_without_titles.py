@@ -37,6 +37,8 @@ def test_a_queue_with_bars(title: str, tmp_path: Path) -> None:
     [
         ("gpu* up infinite 2 down* gpu[03-04]\ngpu* up 1-00:00:00 12 mix gpu[08-19]\n",
          [("gpu[03-04]", "DOWN*", None), ("gpu[08-19]", "MIX", None)]),
+        ("gpu07     163840      193000     16/0/0/16      mixed\ngpu08     327680      386000     0/0/32/32      down*  \n",
+         [("gpu07", "MIXED", None), ("gpu08", "DOWN*", None)]),
         ("gpu07 drain GPU fell off\ngpu08 idle none\n", [("gpu07", "DRAIN", "GPU fell off"), ("gpu08", "IDLE", None)]),
         ("NODELIST|STATE|REASON\ngpu07|drained|GPU fell off\ngpu08|idle|none\n",
          [("gpu07", "DRAINED", "GPU fell off"), ("gpu08", "IDLE", None)]),
