@@ -1,6 +1,7 @@
 """The report of jobstats about a job of Slurm: how long it ran, and how busy its processors and each of its GPUs were."""
 
 import re
+from typing import Any
 
 from nccl_doctor.facts.store import Facts
 from nccl_doctor.facts.tables import AccountedJob
@@ -79,14 +80,14 @@ class _Report:
         length = parse_clock(get("Run Time", "").partition(" (")[0])
         used, asked = self.memory or (None, None)
         ref = facts.evidence(file, *self.place)
-        values = dict.fromkeys(AccountedJob._fields) | {
+        values: dict[str, Any] = dict.fromkeys(AccountedJob._fields) | {
             "scheduler": "slurm", "job": job[:80], "name": get("Job Name"), "state": state, "elapsed_s": length,
             "nodes": _whole(get("Nodes", "")), "cpus": _whole(get("CPU Cores", "")), "max_rss": used,
             "cpu_efficiency": self.efficiency, "memory_efficiency": used / asked if used is not None and asked else None, "ref": ref,
         }  # fmt: skip
         facts.add([AccountedJob(**values)])
         facts.add(end_rows(facts, file, End(job[:80], state, "", None, None, None, *self.place, "jobstats")))
-        unknown = dict.fromkeys(GpuUse._fields)
+        unknown: dict[str, Any] = dict.fromkeys(GpuUse._fields)
         facts.add(
             GpuUse(**{
                 **unknown, "host": host, "gpu": gpu, "source": "jobstats", "file": file, "samples": 1, "seconds": length,

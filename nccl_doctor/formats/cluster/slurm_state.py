@@ -41,7 +41,8 @@ _STATED_ROW = re.compile(
 )
 # `sinfo -h -N -O NodeList,AllocMem,Memory,CPUsState,StateLong`
 _STATED_LAST = re.compile(
-    r"([A-Za-z][\w.-]{0,80}\d) +(?:\d[\d.:]{0,15} +){0,6}\d{1,6}/\d{1,6}/\d{1,6}/\d{1,6} +(?:\d[\d.:]{0,15} +){0,6}([a-z]{2,12}[*~#!%$@^-]{0,2})\s*$"
+    r"([A-Za-z][\w.-]{0,80}\d) +(?:\d[\d.:]{0,15} +){0,6}\d{1,6}/\d{1,6}/\d{1,6}/\d{1,6} +"
+    r"(?:\d[\d.:]{0,15} +){0,6}([a-z]{2,12}[*~#!%$@^-]{0,2})\s*$"
 )
 # `squeue -h -o %i,%T` and `sinfo -N -h -o %N,%T`
 _QUEUED_PAIR = re.compile(

@@ -131,12 +131,13 @@ FORMATS = (
         "prometheus",
         tables=("gpu_use", "gpu_sample", "gpu_throttle", "gpu_counter", "active_test", "link_counter"),
         begins=compiled(
-            rb"\A(?:\xef\xbb\xbf)?(?:[^\n]{0,2000}\n){0,400}?(?:# (?:HELP|TYPE) )?(?:DCGM_(?:FI_(?:DEV|PROF)|EXP)_|nvidia_smi_)\w{2,80}[ {]"
+            rb"\A(?:\xef\xbb\xbf)?(?:[^\n]{0,2000}\n){0,400}?(?:# (?:HELP|TYPE) )?"
+            rb"(?:DCGM_(?:FI_(?:DEV|PROF)|EXP)_|nvidia_smi_|dcgm_(?:gpu|sm|fb|memory|power|xid)_)\w{2,80}[ {]"
             rb"|\A(?:\xef\xbb\xbf)?\s{0,20}\{\s{0,4}\"metric\"\s{0,4}:\s{0,4}\{(?=[^{}]{0,3000}\"__name__\"\s{0,4}:\s{0,4}\"(?:DCGM_FI_|nvidia_smi_))"
             rb"[^{}]{0,3000}\}\s{0,4},\s{0,4}\"(?:values|timestamps)\"\s{0,4}:"  # VictoriaMetrics
             rb"|\A\s{0,200}\{\s{0,20}\"status\" ?: ?\"success\",(?=[\s\S]{0,60000}?\"__name__\" ?: ?\"(?:DCGM_FI_|DCGM_EXP_|nvidia_smi_))"
         ),
-        inside=(b"\nDCGM_FI_DEV_", b"# TYPE DCGM_", b"\nnvidia_smi_"),
+        inside=(b"\nDCGM_FI_DEV_", b"# TYPE DCGM_", b"\nnvidia_smi_", b"\ndcgm_gpu_", b"# TYPE dcgm_"),
         reach=1 << 20,
         leads=True,
     ),

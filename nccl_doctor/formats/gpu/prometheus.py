@@ -38,7 +38,15 @@ COLUMNS = {
     "nvidia_smi_clocks_current_sm_clock_hz": ("clock", 1e-6),
 }  # fmt: skip
 """Metric -> column, and the factor to its unit."""
-_NAMES = ("DCGM_", "nvidia_smi_")
+_NAMES = ("DCGM_", "nvidia_smi_", "dcgm_")
+_OLD_NAMES = {
+    "dcgm_gpu_utilization": "DCGM_FI_DEV_GPU_UTIL", "dcgm_fb_used": "DCGM_FI_DEV_FB_USED", "dcgm_power_usage": "DCGM_FI_DEV_POWER_USAGE",
+    "dcgm_sm_clock": "DCGM_FI_DEV_SM_CLOCK", "dcgm_gpu_temp": "DCGM_FI_DEV_GPU_TEMP", "dcgm_xid_errors": "DCGM_FI_DEV_XID_ERRORS",
+    "dcgm_ecc_dbe_volatile_total": "DCGM_FI_DEV_ECC_DBE_VOL_TOTAL", "dcgm_ecc_sbe_volatile_total": "DCGM_FI_DEV_ECC_SBE_VOL_TOTAL",
+    "dcgm_thermal_violation": "DCGM_FI_DEV_THERMAL_VIOLATION", "dcgm_power_violation": "DCGM_FI_DEV_POWER_VIOLATION",
+    "dcgm_retired_pages_dbe": "DCGM_FI_DEV_RETIRED_DBE", "dcgm_retired_pages_pending": "DCGM_FI_DEV_RETIRED_PENDING",
+}  # fmt: skip
+"""Metrics of dcgm-exporter 1, of gpu-monitoring-tools, and what they are called since."""
 _INFO = "nvidia_smi_gpu_info"  # index, name and UUID of a GPU; nvidia_gpu_exporter's other metrics have the UUID alone
 _SAMPLE = re.compile(r"([A-Za-z_:]\w{0,120})\{(.{0,4000})\Z")
 EXPORTED = compiled(
@@ -100,7 +108,7 @@ class _Rows(ValueRows):
 def read_format(stream: Readable, name: str, facts: Facts) -> Reading:
     """Sum up the samples of a file.
 
-    Source: dcgm-exporter 3 and 4 (`curl -s HOST:9400/metrics`), Prometheus `/api/v1/query_range`::
+    Source: dcgm-exporter 1 to 4 (`curl -s HOST:9400/metrics`), Prometheus `/api/v1/query_range`::
 
         DCGM_FI_DEV_GPU_UTIL{gpu="0",UUID="GPU-…",device="nvidia0",modelName="NVIDIA H100 80GB HBM3",Hostname="node01"} 97
         {"status":"success","data":{"resultType":"matrix","result":[{"metric":{"__name__":"DCGM_FI_DEV_GPU_UTIL",…},"values":[[…
@@ -159,6 +167,7 @@ def _series_of(
     metric: str, labels: dict[str, Any], rows: _Rows, turns: dict[tuple[object, str], Iterator[int]]
 ) -> _Series | None:
     """What a metric with these labels is; None for what is not read."""
+    metric = _OLD_NAMES.get(metric, metric)
     if metric == _INFO and (gpu := gpu_of(labels)) is not None and gpu.uuid is not None and gpu.number is not None:
         if len(rows.known) < Samples.MAX_GPUS:
             rows.known[gpu.host, gpu.uuid] = gpu
