@@ -283,11 +283,11 @@ def test_nvidia_gpu_exporter_names_its_gpus_once_and_counts_xids() -> None:
 
 def test_the_names_of_the_first_exporter() -> None:
     labels = '{gpu="3",uuid="GPU-3",device="nvidia3",Hostname="node01"}'
-    text = f"dcgm_sm_clock{labels} 1410\ndcgm_gpu_temp{labels} 54\ndcgm_power_usage{labels} 301.5\ndcgm_gpu_utilization{labels} 97\n"
+    text = f"dcgm_sm_clock{labels} 1410\ndcgm_gpu_temp{labels} 54\ndcgm_power_usage{labels} 301\ndcgm_gpu_utilization{labels} 97\n"
     assert "gpu-metrics" == getattr(recognise(text.encode()), "kind", None)
     facts = Facts()
     prometheus.read_format(io.BytesIO(text.encode()), "metrics.txt", facts)
     (use,) = facts.rows(GpuUse)
-    assert ("node01", 3, 97.0, 301.5, 54.0, 1410.0) == (
+    assert ("node01", 3, 97.0, 301.0, 54.0, 1410.0) == (
         use.host, use.gpu, use.util_mean, use.power_median, use.temperature_max, use.clock_median,
     )  # fmt: skip
