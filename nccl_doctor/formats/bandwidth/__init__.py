@@ -61,7 +61,7 @@ FORMATS = (
         begins=compiled(
             rb"\A(?:\xef\xbb\xbf)?\s{0,20}\{\s{0,20}\"start\"\s{0,4}:\s{0,4}\{\s{0,20}\"connected\"\s{0,4}:"
         ),
-        inside=(b"bits/sec  ",),
+        inside=(b"bits/sec  ", b"bits/sec\n"),
         after=("rdma-test",),
     ),
     Format(

@@ -1,4 +1,4 @@
-"""Output of `iperf3`: bandwidth of TCP or UDP between two hosts, as text and as JSON."""
+"""Output of `iperf3`, and of `iperf` 2: bandwidth of TCP or UDP between two hosts, as text and as JSON."""
 
 import json
 import re
@@ -91,7 +91,7 @@ class _Run:
             self._last = number, match.string.strip()
 
     def _by_intervals(self, facts: Facts, file: str, host: str | None) -> list[ActiveTest]:
-        """The run by its intervals, where no end of it tells what arrived: it was stopped, or an old server sums up nothing."""
+        """The run by its intervals, where no end of it tells what arrived: it was stopped, or iperf 2 or an old server ran it."""
         summed = self._intervals.get("SUM")
         streams = [summed] if summed is not None else list(self._intervals.values())
         rate = sum(gbits / seconds for seconds, gbits in streams if seconds)

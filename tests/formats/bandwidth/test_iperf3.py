@@ -133,3 +133,17 @@ def test_a_run_without_an_end_has_the_rate_of_its_intervals() -> None:
     assert [6.54] == [round(row.value or 0, 2) for row in read(streams)]
     summed = streams + STOPPED.partition("\n")[2].replace("[  5]", "[SUM]").replace("3.", "6.")
     assert [6.27] == [round(row.value or 0, 2) for row in read(summed)]
+
+
+def test_streams_of_iperf_2(tmp_path: Path) -> None:
+    (tmp_path / "iperf.txt").write_text(
+        "[  4] local 10.0.0.1 port 40002 connected with 10.0.0.2 port 5001\n"
+        "[  3] local 10.0.0.1 port 40000 connected with 10.0.0.2 port 5001\n"
+        "[ ID] Interval       Transfer     Bandwidth\n"
+        "[  3]  0.0-10.0 sec  55.0 GBytes  47.2 Gbits/sec\n"
+        "[  4]  0.0-10.0 sec  54.0 GBytes  46.4 Gbits/sec\n"
+        "[SUM]  0.0-10.0 sec   109 GBytes  93.6 Gbits/sec\n"
+    )
+    report, facts, _ = analyze.analyze([str(tmp_path / "iperf.txt")])
+    assert ["tcp-test"] == [one.kind for one in report.inputs]
+    assert [("10.0.0.1 to 10.0.0.2", 93.6)] == facts.query("SELECT device, value FROM active_test")
