@@ -61,8 +61,8 @@ def end_rows(facts: Facts, file: str, end: End) -> Iterator[Message | ProcessEnd
             fields=json.dumps(words, ensure_ascii=False), n=1, last_line=end.line, stamp=end.stamp,
             ref=facts.evidence(file, end.line, end.text),
         )  # fmt: skip
-    elif end.state == "FAILED" and (match := re.fullmatch(r"(\d{1,3}):(\d{1,2})", end.exit_code)):
-        status, number = int(match[1]), int(match[2])
+    elif end.state == "FAILED" and (match := re.fullmatch(r"(?:(\d{1,3}):(\d{1,2}))?", end.exit_code)):
+        status, number = int(match[1] or 0), int(match[2] or 0)
         yield ProcessEnd(
             host=end.host, rank=None, local_rank=None, pid=None, exitcode=status or -number or None, signal=signal_name(number),
             reporter=end.reporter, first=None, job=end.job, n=1, stamp=end.stamp,

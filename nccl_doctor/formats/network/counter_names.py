@@ -68,7 +68,8 @@ _ETHTOOL = {
     "tx_tx_timeouts": "tx_timeouts", "tx_timeout": "tx_timeouts", "tx_timeout_count": "tx_timeouts",
     "rx_pcs_symbol_err": "rx_symbol_errors_uncorrected", "rx_total_discard_pkts": "rx_discards", "tx_total_discard_pkts": "tx_discards",
     # be2net
-    "rx_alignment_symbol_errors": "rx_symbol_errors", "rx_in_range_errors": "rx_length_errors", "rx_out_range_errors": "rx_out_range_errors",
+    "rx_alignment_symbol_errors": "rx_symbol_errors", "rx_in_range_errors": "rx_length_errors",
+    "rx_out_range_errors": "rx_out_range_errors",
     "rx_drops_no_pbuf": "rx_missed_errors", "rx_input_fifo_overflow_drop": "rx_fifo_errors", "rx_ip_checksum_errs": "rx_ip_checksum_errors",
     "rx_tcp_checksum_errs": "rx_tcp_checksum_errors", "rx_udp_checksum_errs": "rx_udp_checksum_errors",
     # ionic

@@ -33,11 +33,11 @@ def test_the_job_and_its_gpus() -> None:
     ]
 
 
-@pytest.mark.parametrize("state", ["TIMEOUT", "OUT_OF_MEMORY"])
+@pytest.mark.parametrize("state", ["TIMEOUT", "OUT_OF_MEMORY", "FAILED"])
 def test_an_end_that_slurm_names(state: str, tmp_path: Path) -> None:
     (tmp_path / "report.txt").write_text(REPORT.replace("COMPLETED", state))
     report, _, _ = analyze.analyze([str(tmp_path / "report.txt")])
-    named = {"TIMEOUT": "scheduler-time-limit", "OUT_OF_MEMORY": "host-memory-oom"}
+    named = {"TIMEOUT": "scheduler-time-limit", "OUT_OF_MEMORY": "host-memory-oom", "FAILED": "rank-exited"}
     assert named[state] in {finding.name for finding in report.findings}
     assert ["jobstats-report"] == [one.kind for one in report.inputs]
 

@@ -250,3 +250,11 @@ def test_a_table_without_the_numbers_of_jobs_counts_them(tmp_path: Path) -> None
     assert ["COMPLETED", "FAILED", "TIMEOUT"] == [row.state for row in facts.rows(AccountedJob)]
     assert "3 jobs: 1 completed, 1 failed, 1 timeout" in " ".join(report.job_lines)
     assert "scheduler-time-limit" in {finding.name for finding in report.findings}
+
+
+def test_a_job_that_failed_is_told_without_the_column_of_its_status(tmp_path: Path) -> None:
+    (tmp_path / "sacct.txt").write_text(
+        "JobID|JobName|State|Elapsed\n4242|train|FAILED|01:02:03\n4243|eval|COMPLETED|00:10:00\n"
+    )
+    report, _, _ = analyze.analyze([str(tmp_path / "sacct.txt")])
+    assert [("rank-exited", True)] == [(one.name, "job 4242 (train)" in one.message) for one in report.findings]
