@@ -15,7 +15,7 @@ from nccl_doctor.inputs.text_lines import Joined, Sections, read_head
 
 _HEADS = re.compile(rb": \(groupid=\d{1,6}, jobs=\d{1,7}\): err=")
 _JOB = re.compile(r"(\S.{0,100}?): \(groupid=\d{1,6}, jobs=\d{1,7}\): err= ?(\d{1,5})(?: \((.{1,200}?)\))?: pid=")
-_RATE = re.compile(r"\s{2}(read|write|trim): IOPS=\S{1,16}, BW=\S{1,20} ?\((\d{1,9}(?:\.\d{1,6})?)([kMGT]?)B/s\)")
+_RATE = re.compile(r"\s{2,3}(read|write|trim): IOPS=\S{1,16}, BW=\S{1,20} ?\((\d{1,9}(?:\.\d{1,6})?)([kMGT]?)B/s\)")
 _OLD_RATE = re.compile(r"\s{2}(read |write|trim): ?io=\S{1,20}, bw=(\d{1,12}(?:\.\d{1,6})?)([KMGT]?)B/s, iops=\d")
 _OF_OLD_UNIT = {"": 1e-6, "K": 2**10 / 1e6, "M": 2**20 / 1e6, "G": 2**30 / 1e6, "T": 2**40 / 1e6}
 _OF_UNIT = {"": 1e-6, "k": 1e-3, "M": 1.0, "G": 1e3, "T": 1e6}

@@ -203,8 +203,9 @@ def _unit_of(total: float) -> float:
 class Lscpu(Section):
     """`lscpu`."""
 
-    BEGINS = re.compile(r"(?:Architecture|CPU op-mode\(s\)|CPU\(s\)): {2,40}\S")
-    _ROW = re.compile(r"\s{0,4}(?P<title>[A-Z][\w() -]{2,40}?):(?:\s{2,40}(?P<value>\S.*))?$")
+    BEGINS = re.compile(r"(?:Architecture|CPU op-mode\(s\)|CPU\(s\)): {2,40}\S|NUMA:\s{0,40}$")
+    # util-linux 2.37 puts rows below titles with blanks behind them
+    _ROW = re.compile(r"\s{0,4}(?P<title>[A-Z][\w() -]{2,40}?):(?:\s{2,40}(?P<value>\S.*)|\s{0,60})$")
     _TITLES: ClassVar = {
         "CPU(s)": "CPUs", "Socket(s)": "sockets", "NUMA node(s)": "NUMA nodes", "Thread(s) per core": "threads a core",
     }  # fmt: skip

@@ -102,3 +102,9 @@ def test_results_inside_the_document_of_a_harness(tmp_path: Path) -> None:
     report, facts, _ = analyze.analyze([str(tmp_path / "out.json")])
     assert ["storage-test"] == [one.kind for one in report.inputs]
     assert [row.value for row in read(json.dumps(run))] == [row.value for row in facts.rows(ActiveTest)]
+
+
+def test_rates_of_versions_between_2_and_3() -> None:
+    text = "iops: (groupid=0, jobs=1): err= 0: pid=11: Mon Feb 17 14:59:11 2020\n"
+    text += "   read: IOPS=2967, BW=11.7MiB/s (12.2MB/s)(174MiB/15017msec)\n  write: IOPS=1801, BW=7223KiB/s (7396kB/s)(107MiB/15106msec)\n"
+    assert [("iops read", 12.2), ("iops write", 7.396)] == [(row.test, row.value) for row in read(text)]

@@ -143,3 +143,12 @@ def test_what_a_running_job_prints_of_its_host_is_no_fault(tmp_path: Path) -> No
     )
     facts = facts_of(tmp_path, "max locked memory           (kbytes, -l) 64\n" + steps)
     assert "memlock-limit" not in {finding.name for finding in report_of(facts).findings}
+
+
+def test_lscpu_with_rows_below_titles(tmp_path: Path) -> None:
+    numa = "NUMA:                     \n  NUMA node(s):           2\n  NUMA node0 CPU(s):      0-55,112-167\n  NUMA node1 CPU(s):    \n"
+    text = "Architecture:             x86_64\n  CPU op-mode(s):         32-bit, 64-bit\nCPU(s):                   224\n"
+    text += "Vendor ID:                GenuineIntel\n  Model name:             CPU\n    Socket(s):            2\nCaches (sum of all):  \n"
+    numbers = "SELECT name, value FROM host_number ORDER BY 1"
+    assert [("CPUs", 224), ("NUMA nodes", 2), ("sockets", 2)] == facts_of(tmp_path, text + numa).query(numbers)
+    assert [("NUMA nodes", 2)] == facts_of(tmp_path, numa).query(numbers)
