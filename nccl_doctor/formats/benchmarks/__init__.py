@@ -42,6 +42,8 @@ FORMATS = (
             b"-- Performance of ",
             b"# Setting up the connection in MSCCL++",
             b"MSCCL++ proxy threads",
+            b"busbw(GB/s)",
+            b"Time, us",
         ),
         reach=4 << 20,
         after=("rdma-test", "nccl-tests"),
@@ -96,7 +98,7 @@ FORMATS = (
             rb"\A\s{0,20}\{(?:(?=[^\n]{0,9000}\"mean_ttft_ms\" ?: ?\d)|\s{0,20}\"avg_latency\" ?: ?\d[^{\[]{0,60}\"latencies\" ?: ?\["
             rb"|\s{0,20}\"elapsed_time\" ?: ?\d[^{\[]{0,60}\"num_requests\" ?: ?\d)"
         ),
-        inside=(b" Serving Benchmark Result ",),
+        inside=(b" Serving Benchmark Result ", b"= PERFORMANCE OVERVIEW"),
         reach=4 << 20,
         after=("rdma-test",),
     ),

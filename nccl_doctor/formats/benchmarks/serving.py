@@ -1,4 +1,4 @@
-"""What benchmarks of servers of language models print: `vllm bench serve`, `benchmark_serving.py`, `sglang.bench_serving`,
+"""What benchmarks of servers of language models print: `vllm bench serve`, `benchmark_serving.py`, `sglang.bench_serving`, `trtllm-bench`,
 and the results of `vllm bench latency` and `throughput` with `--output-json`."""
 
 import json
@@ -11,8 +11,8 @@ from nccl_doctor.formats.json_numbers import finite
 from nccl_doctor.inputs.streams import Readable
 from nccl_doctor.inputs.text_lines import Joined, Sections, read_head
 
-_HEADS = re.compile(rb"={3,40} Serving Benchmark Result ={3,40}")
-_ROW = re.compile(r"(?:[#>|] {0,3})?([A-Z][\w .,()/%-]{3,60}?): +(\d{1,15}(?:\.\d{1,9})?)\s*$")
+_HEADS = re.compile(rb"={3,40} Serving Benchmark Result ={3,40}|^= PERFORMANCE OVERVIEW", re.MULTILINE)
+_ROW = re.compile(r"(?:[#>|] {0,3})?([A-Z][\w .,()/%\[\]-]{3,60}?): +(\d{1,15}(?:\.\d{1,9})?)\s*$")
 _NAMES = {
     "Successful requests": ("requests", ""),
     "Failed requests": ("failed requests", ""),
@@ -29,6 +29,19 @@ _NAMES = {
     },
     **{f"{kind} E2E Latency (ms)": (f"{kind.lower()} E2EL", "ms") for kind in ("Mean", "Median", "P99")},
 }
+_TENSORRT = {
+    "Number of requests": ("requests", ""),
+    "Request Throughput (req/sec)": ("request rate", "requests/s"),
+    "Token Throughput (tokens/sec)": ("output rate", "tokens/s"),
+    "Total Output Throughput (tokens/sec)": ("output rate", "tokens/s"),
+    "Total Token Throughput (tokens/sec)": ("total rate", "tokens/s"),
+    "Per GPU Output Throughput (tokens/sec/gpu)": ("output rate a GPU", "tokens/s"),
+    "Total Latency (ms)": ("duration", "ms"),
+    "Average request latency (ms)": ("mean E2EL", "ms"),
+    "Average time-to-first-token [TTFT] (ms)": ("mean TTFT", "ms"),
+    "Average time-per-output-token [TPOT] (ms)": ("mean TPOT", "ms"),
+}
+_NAMES |= _TENSORRT
 _KEYS = {
     "completed": ("requests", ""),
     "failed": ("failed requests", ""),
@@ -54,11 +67,14 @@ _LARGEST = 16 << 20  # bytes of a line of JSON, which may hold all answers
 def read_format(stream: Readable, name: str, facts: Facts) -> Reading:
     """Read the rates and waiting times of each run, numbered as they come; TTFT is the time to the first token, TPOT that of each other.
 
-    Source: vLLM `benchmarks/benchmark_serving.py` (0.4 to 0.11), SGLang `bench_serving.py`, both also with their result as JSON::
+    Source: vLLM `benchmarks/benchmark_serving.py` (0.4 to 0.11), SGLang `bench_serving.py`, both also with their result as JSON;
+    TensorRT-LLM `bench/dataclasses/reporting.py` (0.13 to 1.0), with other titles::
 
         ============ Serving Benchmark Result ============
         Output token throughput (tok/s):         412.25
         Mean TTFT (ms):                          188.20
+        = PERFORMANCE OVERVIEW
+        Total Output Throughput (tokens/sec):             5530.7382
     """
     facts.mark_covered("active_test")
     head = read_head(stream, 256)
@@ -72,7 +88,7 @@ def read_format(stream: Readable, name: str, facts: Facts) -> Reading:
     for first, label, texts in sections.batches():
         last = 0
         for number, text in enumerate(texts, first):
-            if "Serving Benchmark Result" in text:
+            if "Serving Benchmark Result" in text or "= PERFORMANCE OVERVIEW" in text:
                 run += 1
             elif run and (row := _ROW.match(text.strip())) is not None and row[1] in _NAMES:
                 rows.append(_row(facts, name, label.host, run, _NAMES[row[1]], float(row[2]), number, text.strip()))

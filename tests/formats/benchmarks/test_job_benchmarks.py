@@ -2,6 +2,7 @@
 
 import io
 import json
+from pathlib import Path
 from types import ModuleType
 
 import pytest
@@ -140,3 +141,28 @@ def test_the_main_number_is_a_measure_and_a_healthy_run_has_no_finding(name: str
     assert [] == report.findings
     values = {measure.value for measure in facts.rows(Measure)}
     assert {"osu_bw.txt": 24311.05, "hpl.txt": 1215.7, "serving.txt": 412.25}[name] in values
+
+
+TENSORRT = """===========================================================
+= PERFORMANCE OVERVIEW
+===========================================================
+Request Throughput (req/sec):                     43.2089
+Total Output Throughput (tokens/sec):             5530.7382
+Per User Output Speed [1/TPOT] (tps/user):        21.1
+Average time-to-first-token [TTFT] (ms):          88.2510
+Total Latency (ms):                               23143.3
+"""
+
+
+def test_trtllm_bench() -> None:
+    rows = [(row.test, row.value, row.unit) for row in _rows(serving, "Max Runtime Tokens:  8192\n" + TENSORRT)]
+    assert [
+        ("request rate", 43.2089, "requests/s"), ("output rate", 5530.7382, "tokens/s"), ("mean TTFT", 88.251, "ms"),
+        ("duration", 23143.3, "ms"),
+    ] == rows  # fmt: skip
+
+
+def test_rates_of_a_benchmark_of_a_server_are_shown_once(tmp_path: Path) -> None:
+    (tmp_path / "bench.log").write_text("srun: job 42 has been allocated resources\n" + TENSORRT)
+    _, facts, _ = analyze.analyze([str(tmp_path / "bench.log")])
+    assert [1] == [count for (count,) in facts.query("SELECT count(*) FROM measure WHERE round(value) = 5531")]

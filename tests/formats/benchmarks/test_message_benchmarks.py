@@ -131,11 +131,38 @@ MSCCLPP = """# Setting up the connection in MSCCL++
 #        (B)    (elements)     (us)  (GB/s)  (GB/s)            (us)  (GB/s)  (GB/s)
   1073741824     268435456    17018   63.09  110.41      0
 """
+NCCOM = """$ nccom-test -r 32 -b 1MB -e 2MB --iters 20 allg
+    size(B)    count(elems)    type    time:avg(us)    algbw(GB/s)    busbw(GB/s)
+    1048576          262144    fp32           91.20          11.50          11.14
+    2097152          524288    fp32           152.4          13.76          13.33
+Avg bus bandwidth:      12.2350GB/s
+"""
+UCC = """Collective:             Allreduce
+Memory type:            cuda
+Reduction:              sum
+
+       Count        Size                Time, us                       Bus Bandwidth, GB/s
+                                 avg         min         max         avg         max         min
+      262144     1048576      155.20      150.41      160.78       11.82       12.20       11.41
+     1048576     4194304      401.33      398.02      407.95       18.29       18.44       17.99
+"""
+UCC_GATHER = UCC.replace("Allreduce", "Gather").replace(
+    "18.29       18.44       17.99", "  N/A         N/A       17.99"
+)
 
 
 @pytest.mark.parametrize(
     ("text", "last"),
     [
+        (NCCOM, ("all_gather", 2097152, 0.1524, 106.64)),
+        (NCCOM.partition("\n")[2], ("", 2097152, 0.1524, 106.64)),
+        (
+            NCCOM.replace(" allg", " all-gather").replace("time:avg(us)", "time(us)"),
+            ("all_gather", 2097152, 0.1524, 106.64),
+        ),
+        (UCC, ("all_reduce", 4194304, 0.40133, 146.32)),
+        (UCC_GATHER, ("gather", 4194304, 0.40133, 143.92)),
+        ("\n".join(line[:60] for line in UCC.splitlines()), ("all_reduce", 4194304, 0.40133, None)),
         (PARAM, ("all_reduce", 2097152, 0.0712, 441.816)),
         (DS_BENCH, ("all_to_all", 1 << 30, 2.512, 3205.8)),
         (DS_BENCH.replace("Gbps", "GBps"), ("all_to_all", 1 << 30, 2.512, 25646.4)),
@@ -146,7 +173,7 @@ MSCCLPP = """# Setting up the connection in MSCCL++
 def test_collectives(text: str, last: tuple[str, int, float, float]) -> None:
     """Bandwidth in Gbit/s, as the column says."""
     row = _read(collective_tables, "".join(f"[1,0]<stdout>:{line}\n" for line in text.splitlines()), CommOp)[-1]
-    assert (row.op, row.size, pytest.approx(row.milliseconds), pytest.approx(row.busbw)) == last
+    assert (row.op, row.size, pytest.approx(row.milliseconds), row.busbw and pytest.approx(row.busbw)) == last
 
 
 def test_the_report_shows_the_largest_size(tmp_path: Path) -> None:
@@ -157,7 +184,18 @@ def test_the_report_shows_the_largest_size(tmp_path: Path) -> None:
     assert ("busbw", 400.725) in [(row.name, row.value) for row in facts.rows(Measure)]
 
 
-@pytest.mark.parametrize("text", ["COMMS-RES\n", "COMMS-RES-x-y 1 2 3 4\n", DS_BENCH[:300], "1.0 MB 16x4 1 us 2 3\n"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "COMMS-RES\n",
+        "COMMS-RES-x-y 1 2 3 4\n",
+        DS_BENCH[:300],
+        "1.0 MB 16x4 1 us 2 3\n",
+        NCCOM[:140],
+        UCC[:200],
+        "Time, us\n 1 2 3 4 5\n",
+    ],
+)
 def test_tables_without_rows_or_titles(text: str) -> None:
     assert [] == _read(collective_tables, text, CommOp)
 
