@@ -102,8 +102,10 @@ class MlperfLog:
     def __init__(self) -> None:
         self.settings = Settings()
         self.runs: list[dict[str, Any]] = []
-        # Three ways to say how fast it was, the best first: the program's own number, blocks of samples, epochs.
-        self.series = [Series(_STEPS, None, None) for _ in range(3)]
+        # Four ways to say how fast it was, the best first: the program's own number, blocks of samples, losses of
+        # numbered steps, epochs.
+        self.series = [Series(_STEPS, None, None) for _ in range(4)]
+        self._stepped: tuple[float, float] | None = None  # the last numbered step, and when its loss was printed
         self._began: dict[str, tuple[float, float | None]] = {}  # interval -> when, samples
         self._samples: float | None = None  # of an epoch
         self._trained: dict[str, float] = {}  # interval -> samples at its last end
@@ -136,12 +138,13 @@ class MlperfLog:
                 self.settings.batch = int(batch)
             case "train_samples":
                 self._samples = number(value)
-            case "eval_accuracy":
-                run["quality"] = _first_number(value)
+            case "eval_accuracy" | "eval_error":  # of the HPC suite, where less is better
+                run["quality"], run["falls"] = _first_number(value), key == "eval_error"
             case "target_accuracy" | "quality_target" | "eval_target":
                 run["target"] = _first_number(value)
             case "train_loss" if (loss := number(value)) is not None:
                 self.losses.note_scalar("train_loss", loss, number(details.get("samples_count")), (line, number_))
+                self._step(number(details.get("step_num")), when, line, number_)
             case _:
                 self._progress(key, value, details, when, line, number_)
         self.note_samples(event)
@@ -191,6 +194,8 @@ class MlperfLog:
         self, key: str, value: Any, details: Mapping[str, Any], when: float, line: bytes, number_: int
     ) -> None:
         name, _, edge = key.rpartition("_")
+        if edge in ("start", "stop"):  # of an evaluation or a checkpoint, whose time is none of a step
+            self._stepped = None
         if key == "tracked_stats" and isinstance(value, dict):
             for name, raw in value.items():
                 if name in _LOSSES and (loss := number(raw)) is not None:
@@ -209,7 +214,13 @@ class MlperfLog:
                 if name == "epoch" and not done:
                     done = self._samples
                 if done and done > 0:
-                    self._point(1 if name == "block" else 2, None, done / (when - began[0]), (line, number_, when))
+                    self._point(1 if name == "block" else 3, None, done / (when - began[0]), (line, number_, when))
+
+    def _step(self, step: float | None, when: float, line: bytes, number_: int) -> None:
+        """Take the time since the step before, where losses of every few steps are printed."""
+        before, self._stepped = self._stepped, (step, when) if step is not None else None
+        if before is not None and step is not None and step > before[0] and when > before[1]:
+            self._point(2, (when - before[1]) / (step - before[0]), None, (line, number_, when), step)
 
     def _epoch(self, number_: Any) -> None:
         """Count an epoch that ended; all ranks may print that one did."""
@@ -226,10 +237,17 @@ class MlperfLog:
         self._trained[name] = samples
         return samples - last if before < last < samples else samples - before
 
-    def _point(self, which: int, seconds: float | None, rate: float | None, place: tuple[bytes, int, float]) -> None:
+    def _point(
+        self,
+        which: int,
+        seconds: float | None,
+        rate: float | None,
+        place: tuple[bytes, int, float],
+        step: float | None = None,
+    ) -> None:
+        """Append a step; `step` of other events counts samples in most programs and epochs in others."""
         line, number_, when = place
-        # `step` of these events counts samples in most programs and epochs in others
-        self.series[which].add((None, seconds, rate, None), line, number_, when)
+        self.series[which].add((int(step) if step is not None else None, seconds, rate, None), line, number_, when)
 
     def rows(self, facts: Facts, file: str) -> Iterator[Any]:
         """One row a run, and the losses."""
@@ -253,4 +271,4 @@ def _reached(run: Mapping[str, Any]) -> str | None:
     quality, target = run.get("quality"), run.get("target")
     if "run_stop" not in run or quality is None or target is None:
         return None
-    return "success" if quality >= target else None
+    return "success" if (quality <= target if run.get("falls") else quality >= target) else None

@@ -192,3 +192,33 @@ def test_a_summary_of_dllogger_without_steps(tmp_path) -> None:  # type: ignore[
     assert [("throughput", 2511.31, "samples/s")] == [
         (one.name, one.value, one.unit) for one in report.measures if one.name in ("throughput", "steps")
     ]
+
+
+def test_an_error_is_a_quality_that_falls() -> None:
+    def run(target: float) -> MlperfRun:
+        text = event("quality_target", 0, target) + event("run_start", 1)
+        text += (
+            event("eval_error", 90, 0.31, epoch_num=1)
+            + event("eval_error", 180, 0.12, epoch_num=2)
+            + event("run_stop", 181)
+        )
+        (row,) = read(text).rows(MlperfRun)
+        return row
+
+    assert [(0.12, "success"), (0.12, None)] == [(row.quality, row.status) for row in (run(0.124), run(0.1))]
+
+
+def test_losses_of_numbered_steps_tell_their_time() -> None:
+    text = event("global_batch_size", 0, 64) + event("run_start", 0)
+    for epoch in (1, 2):
+        start = 100.0 * epoch
+        text += event("epoch_start", start, epoch_num=epoch)
+        for step in range(10, 60, 10):
+            text += event("train_loss", start + 0.5 * step, 1 / step, epoch_num=epoch, step_num=50 * (epoch - 1) + step)
+        text += (
+            event("eval_start", start + 30)
+            + event("eval_stop", start + 60)
+            + event("epoch_stop", start + 61, epoch_num=epoch)
+        )
+    steps = [(row.step, row.seconds) for row in read(text + event("run_stop", 300, status="success")).rows(Step)]
+    assert [(step, 0.5) for step in (20, 30, 40, 50, 70, 80, 90, 100)] == steps
