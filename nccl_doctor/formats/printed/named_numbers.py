@@ -6,7 +6,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from nccl_doctor.common.expressions import compiled
-from nccl_doctor.formats.printed.units import is_rate, is_time, kind_of
+from nccl_doctor.formats.printed.units import is_rate, is_time, kind_of, rate_in
 
 _WORDS = 12  # of a name
 _NUMBER = compiled(
@@ -96,6 +96,7 @@ def measured(line: bytes) -> Iterator[Measured]:
         name = _name(before)
         if not is_rate(unit) and (not name or not _says(before, unit, match[1])):
             continue
+        unit = unit or rate_in(name)
         kind = kind_of(name, unit)
         if kind is not None and (match["times"] is None or kind == "rate"):
             yield Measured(name, unit, match[1], _TIMES[match["times"]], match.start(1))

@@ -5,7 +5,7 @@ from nccl_doctor.formats.declaration import Reading
 from nccl_doctor.formats.printed.named_numbers import numbers_of_line
 from nccl_doctor.formats.printed.series import NumberSeries, Place
 from nccl_doctor.formats.printed.unit_tables import UnitTables
-from nccl_doctor.formats.printed.units import is_result, is_work_rate
+from nccl_doctor.formats.printed.units import is_result, is_work_rate, rate_in
 from nccl_doctor.inputs.blocks import blocks
 from nccl_doctor.inputs.streams import Readable
 
@@ -57,7 +57,7 @@ def read_format(stream: Readable, name: str, facts: Facts) -> Reading:
                 continue
             took = False
             for of, unit, value in numbers_of_line(line):
-                if is_work_rate(unit) or (not known and is_result(of, unit)):
+                if (is_work_rate(unit) and not (known and rate_in(of))) or (not known and is_result(of, unit)):
                     took |= series.add(of, unit, value, Place(lines, line))
             used += took
         lines -= block.data.endswith(b"\n") or not block.data

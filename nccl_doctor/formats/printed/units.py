@@ -56,7 +56,7 @@ _TIME_NAME = compiled(
 )
 _CLOCK_NAME = compiled(
     r"(?i)time[ _-]?stamp|date|timeout|time[ _-]?(?:limit|zone|step|constant)s?\b|\bstart(?:ed)?\b|\bend(?:ed)?\b|\beta\b|\bmax_time\b|"
-    r"(?:wait|send|retry|repeat)_times\b"  # and names of settings
+    r"(?:wait|send|retry|repeat)_times\b|max[ _]runtime\b"  # and names of settings
 )
 _SUFFIX = compiled(r"(?i)[_ (\[](ms|us|ns|s|sec|secs|seconds)[)\]]?\Z")
 
@@ -65,6 +65,7 @@ _SPELT = compiled(
     r"(?i)(?:\A|[^a-z])(?:(?P<work>[a-z]{1,12})[_ ]per[_ ]s(?:ec(?:ond)?)?|(?:train|eval|test|predict)_runtime"
     r"|(?P<unit>percent|pct|[kmgt]b|[kmgt]ib|watts?|celsius|[mg]hz|joules?))\Z"
 )
+_IN_BRACKETS = compiled(r"[(\[] ?([A-Za-z]{1,12}/[A-Za-z/]{1,12}) ?[)\]]\Z")
 _SPELT_UNITS = {
     "percent": "%", "pct": "%", "watt": "W", "watts": "W", "celsius": "C", "mhz": "MHz", "ghz": "GHz", "joule": "J", "joules": "J",
     "kib": "KiB", "mib": "MiB", "gib": "GiB", "tib": "TiB",
@@ -107,6 +108,13 @@ def unit_in(name: str) -> str:
     """The unit of time with which a name ends: `latency_s`, `step time (ms)`."""
     found = _SUFFIX.search(name)
     return found[1].lower() if found is not None and _RATE_NAME.search(name) is None else ""
+
+
+@lru_cache(4096)
+def rate_in(name: str) -> str:
+    """The unit of a rate with which a name ends: `gen throughput (token/s)`; else empty."""
+    found = _IN_BRACKETS.search(name)
+    return found[1] if found is not None and is_rate(found[1]) else ""
 
 
 @lru_cache(4096)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from nccl_doctor.formats.printed.units import unit_of
+from nccl_doctor.formats.printed.units import kind_of, rate_in, unit_of
 
 
 @pytest.mark.parametrize(
@@ -16,3 +16,21 @@ from nccl_doctor.formats.printed.units import unit_of
 )  # fmt: skip
 def test_the_unit_at_the_end_of_a_name(name: str, unit: str) -> None:
     assert unit == unit_of(name)
+
+
+@pytest.mark.parametrize(
+    ("name", "unit"),
+    [
+        ("gen throughput (token/s)", "token/s"),
+        ("BW [GB/s]", "GB/s"),
+        ("speed (km/h)", ""),
+        ("latency (ms)", ""),
+        ("(token/s) of all", ""),
+    ],
+)
+def test_the_rate_in_brackets_behind_a_name(name: str, unit: str) -> None:
+    assert unit == rate_in(name)
+
+
+def test_a_longest_run_time_is_a_setting() -> None:
+    assert [None, None, "time"] == [kind_of(name, "") for name in ("Max Runtime Batch Size", "max_runtime", "runtime")]
