@@ -18,6 +18,7 @@ STALL = 3.0  # a step at least this many times longer than the median is a stall
 DIP = 1.3  # a step at least this many times longer than the median counts in the search for periodic dips
 _MOST = 200  # stalls kept of a run
 _MEANS = ("tqdm", "megatron", "hf-trainer")  # tools whose lines tell the mean of all steps since the line before
+TIMES_ONE_STEP = ("nanogpt",)  # tools that time single steps, and print no line for those between
 
 
 @derivation(fills=[Steady, Regime, Stall, DipPeriod], needs=[ThroughputRun], reads=[Step, TrainingEvent])
@@ -67,6 +68,7 @@ class _Series(NamedTuple):
 def _rows(
     run: ThroughputRun, steps: list[Step], events: list[tuple[int, str]]
 ) -> Iterator[Steady | Regime | Stall | DipPeriod]:
+    steps = _without_restarts(steps)
     costs = [_cost(step) for step in steps]
     warm = warm_up(costs) if len(steps) > 2 else 0
     series = _series(run, steps[warm:], costs[warm:])
@@ -77,6 +79,16 @@ def _rows(
     yield from _stalls(run, series.steps, series.costs, series.middles, events)
     total, _ = _time(series)
     yield from _dips(run, series.steps, series.costs, series.middles, events, total)
+
+
+def _without_restarts(steps: list[Step]) -> list[Step]:
+    """All steps but the first ones of a program that was started again in the same log, which warms up as it did before."""
+    first = steps[0].step
+    return [
+        step
+        for before, step in zip([steps[0], *steps], steps, strict=False)
+        if first is None or step.n > 1 or step.step != first or (before.last_step or first) <= first
+    ]
 
 
 def _series(run: ThroughputRun, steps: list[Step], costs: list[float]) -> _Series:
@@ -106,9 +118,10 @@ def _steady(series: _Series, warm_steps: int) -> Steady:
 def _time(series: _Series) -> tuple[float, float]:
     """(time of all steps, time that stalls took beyond the median of their stretch; batches of unequal size are none)."""
     total = lost = 0.0
+    unseen = _stride(series.steps) - 1 if series.run.tool in TIMES_ONE_STEP else 0  # between two lines
     for step, cost, middle in zip(series.steps, series.costs, series.middles, strict=True):
         spent = cost * (step.n - 1 + step.slowest)
-        total += spent
+        total += spent + unseen * step.n * middle
         if cost * step.slowest > STALL * middle:
             lost += max(spent - step.n * middle, 0.0)
     return total, lost

@@ -53,7 +53,10 @@ _FRAMEWORKS = (
 )
 # Programs by whose step lines a framework is known.
 _PROGRAMS = {
-    "PyTorch": ("megatron", "deepspeed", "deepspeed-timers", "hf-trainer", "fairseq", "torchtitan", "composer", "timm", "pytorch-example"),
+    "PyTorch": (
+        "megatron", "deepspeed", "deepspeed-timers", "deepspeed-chat", "hf-trainer", "fairseq", "torchtitan", "composer", "timm",
+        "pytorch-example",
+    ),
     "TensorFlow": ("tf-official", "tf-cnn-benchmarks"),
     "Horovod": ("horovod-synthetic",),
 }  # fmt: skip

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 
 from nccl_doctor.common.robust import median
 from nccl_doctor.derive.declaration import derivation
+from nccl_doctor.derive.speed.throughput import TIMES_ONE_STEP
 from nccl_doctor.derive.summary import SOURCES, gpu_measures, topology_measures
 from nccl_doctor.facts.store import Facts
 from nccl_doctor.facts.tables import (
@@ -268,7 +269,7 @@ def _training(facts: Facts) -> Iterator[Measure]:
             else {
                 "step_time": (speed.seconds, "s"),
                 "step_spread": (spreads.get(run.run), "s"),
-                "step_mean": (means.get(run.run), "s"),
+                "step_mean": (means.get(run.run) if run.tool not in TIMES_ONE_STEP else None, "s"),
                 "throughput": _rate(run, speed),
                 "data_wait": (100 * speed.data if speed.data is not None else None, "%"),
             }

@@ -32,6 +32,8 @@ TIMES = (
     "2026-11-20 10:00:12 INFO train.py:10 step {s}, loss: {l:.3f}, time: {d:.4f}s",
     "Train Epoch: 1 [{s}/60000 (1%)] Loss: {l:.4f} time: {d:.4f}",
     "rank0: step {s} | {d:.4f} s/it | loss {l:.3f}",
+    "| epoch   1 | {s:5d}/ 9000 batches | lr 20.00 | ms/batch {m:.1f} | loss {l:.3f} | ppl  2057.39",
+    "| epoch 1 step {s} | batches {s} / 38403 | lr 0.01 | ms/batch {m:.1f} | tok/s 5730 | loss {l:.3f} | ppl 280.1",
     "{s}/1000 [==>...........................] - ETA: 10:00 - loss: {l:.3f} {m:.1f}ms/step",
     "INFO:tensorflow:global_step/sec: {i:.4f}",
     "Batch {s} took {d:.4f} seconds, loss {l:.3f}",

@@ -120,3 +120,20 @@ def test_bars_of_a_loop_whose_length_is_not_known() -> None:
     times = {step.step: step.seconds for step in facts.rows(Step) if step.seconds is not None}
     assert 39 == max(times)
     assert {30: pytest.approx(60.0)} == {step: seconds for step, seconds in times.items() if seconds > 3.5}
+
+
+@pytest.mark.parametrize(
+    ("bar", "beside", "points"),
+    [
+        ("{}", "", 0),  # six lines may be of any loop
+        ("{}", "{{'loss': 2.31, 'learning_rate': 0.0001, 'epoch': 0.31}}\n", 6),
+        ("Train Epoch #1: {}, loss=6.78]", "", 6),
+        ("Train Epoch #1: {}, lr=0.1]", "", 0),
+    ],
+)
+def test_a_short_bar_with_a_loss_is_a_training_loop(bar: str, beside: str, points: int) -> None:
+    closed = [_bar(step, 300, 79.0 * step, 79.0) for step in range(110, 116)]
+    bars = [bar.format(line.removesuffix("]") if bar.endswith("]") else line) for line in closed]
+    facts = Facts()
+    step_lines.read_format(io.BytesIO(("\n".join(bars) + "\n" + beside.format()).encode()), "job.log", facts)
+    assert ([points] if points else []) == [run.points for run in facts.rows(ThroughputRun)]

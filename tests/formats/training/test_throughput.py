@@ -184,6 +184,23 @@ def test_periodic_dips_find_the_number_of_workers() -> None:
     assert len(frame[frame[0] > 3 * middle]) == len(facts.rows(Stall))
 
 
+def test_a_line_of_nanogpt_times_one_step_of_many() -> None:
+    """An evaluation of 9 s after each 250 steps of 60 ms, of which every tenth has a line."""
+    times = [9000.0 if step % 250 == 0 else 60.0 for step in range(10, 2510, 10)]
+    lines = [f"iter {10 * at}: loss 1.7 BPC, time {time:.2f}ms, mfu 6.72%\n" for at, time in enumerate(times, 1)]
+    facts = derived("".join(lines))
+    (dip,) = facts.rows(DipPeriod)
+    assert (250, 10) == (dip.period, dip.dips)
+    assert 9 / (9 + 250 * 0.06) == pytest.approx(dip.cost, abs=0.03)
+    assert "step_mean" not in {name for (name,) in facts.query("SELECT name FROM measure")}
+
+
+def test_the_first_step_of_a_restart_is_no_stall() -> None:
+    steps = [(step, 1.3 if step == 1 else 0.05) for _ in range(2) for step in range(1, 301)]
+    facts = derived("".join(f"step {step} loss 0.3 step_time: {seconds} s\n" for step, seconds in steps))
+    assert [] == facts.rows(Stall)
+
+
 def test_checkpoint_stands_beside_its_slow_step() -> None:
     facts = derived((FIXTURES / "checkpoints.log").read_bytes())
     assert {"checkpoint"} == {event.kind for event in facts.rows(TrainingEvent)}

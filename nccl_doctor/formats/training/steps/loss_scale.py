@@ -108,6 +108,8 @@ class Losses:
         number, line = self._place
         low, high = self._skipped_so_far or (0, 0)
         skipped = max(self.skipped, high - low)
+        if self._skipped_so_far is not None:
+            skipped = min(skipped, high)  # each rank prints its own lines of one step
         ref = facts.evidence(file, number, prefixes.clean(line[:600].decode("utf-8", "replace")))
         return LossScale(
             run=run, first=self.first, last=self.last, lowest=self.lowest, halvings=self.halvings,

@@ -210,6 +210,7 @@ _PER_STEP = (
     (b"sec/step", 1.0),
     (b"ms/step", 1e-3),
     (b"ms/iter", 1e-3),
+    (b"ms/batch", 1e-3),
     (b"s per step", 1.0),
     (b"s per iteration", 1.0),
     (b"sec per step", 1.0),

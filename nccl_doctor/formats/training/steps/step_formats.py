@@ -53,7 +53,7 @@ RATE = rb"(?P<rate>" + NUMBER + rb")"
 SECONDS = rb"(?P<seconds>" + NUMBER + rb")"
 SPEED = rb"(?P<speed>" + NUMBER + rb")"
 DATA = rb"(?P<data>" + NUMBER + rb")"
-_EPOCH = rb"\[(?P<epoch>\d+)\] {0,2}\[ *(?P<step>\d+)/(?P<total>\d+)"
+EPOCH = rb"\[(?P<epoch>\d+)\] {0,2}\[ *(?P<step>\d+)/(?P<total>\d+)"
 _FACTORS = {
     "milliseconds": ("seconds", 1e-3),
     "microseconds": ("seconds", 1e-6),
@@ -276,16 +276,18 @@ TOOLS = (
         "pytorch-example",
         "samples/s",
         "process",
-        by(
-            rb"Epoch: " + _EPOCH + rb"\].{0,300}?\b[Tt]ime:? +" + SECONDS + rb"(?:.{0,60}?\b[Dd]ata:? +" + DATA + rb")?"
-        ),
+        by(rb"Epoch: " + EPOCH + rb"\].{0,300}?\b[Tt]ime:? +" + SECONDS + rb"(?:.{0,60}?\b[Dd]ata:? +" + DATA + rb")?"),
     ),
     Tool(
         b"ms, mfu ",
         "nanogpt",
         "samples/s",
         "job",
-        by(rb"\biter (?P<step>\d+): loss [\d.naif]+, time (?P<milliseconds>" + NUMBER + rb")ms, mfu "),
+        by(
+            rb"\biter (?P<step>\d+): loss [\d.naif]+(?: [A-Za-z/]{1,20})?, time (?P<milliseconds>"
+            + NUMBER
+            + rb")ms, mfu "
+        ),
     ),
     Tool(
         b" tokens_per_second_per_gpu:",
@@ -341,13 +343,6 @@ TOOLS = (
             ),
         )
         for literal in (b"'tokens_per_second_per_gpu': ", b"'tokens/train_per_sec_per_gpu': ")
-    ),
-    Tool(
-        b"\tTok/s ",
-        "gnmt",
-        "tokens/s",
-        "process",
-        by(rb"TRAIN " + _EPOCH + rb"\]\s+Time " + SECONDS + rb" .{0,40}?Data " + DATA + rb" .{0,40}?Tok/s " + RATE),
     ),
     Tool(
         b"Train: ",

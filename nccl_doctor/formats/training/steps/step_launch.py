@@ -23,6 +23,12 @@ _TOGETHER = 64  # lines that a series gets at once, of the lines of all of them
 _MOST_WAITING = 1 << 12  # of one series
 _MEMO = 50_000  # writers remembered
 _BAR_LEAST = 8  # points from which a progress bar is taken for a training loop
+_TRAINING_BAR_LEAST = 2  # where a loss is printed in the bar or beside it
+
+_LESS = {  # tool -> others of whose steps it tells more
+    "deepspeed": ("deepspeed-timers",),  # the number of the step as well
+    "deepspeed-chat": ("deepspeed", "deepspeed-timers"),  # a step of RLHF with its generation
+}
 
 
 class _Writers(NamedTuple):
@@ -68,6 +74,7 @@ class Launch:
         self._of_writer: dict[int, _Writers] = {}  # by the key of the lines
         self._named: dict[tuple[str, Writer], int] = {}  # tool and writer -> index of the series
         self._is_known = False
+        self._trained: set[Series] = set()  # progress bars that show a loss
 
     @property
     def series(self) -> list[Series]:
@@ -81,16 +88,15 @@ class Launch:
             self._is_known = any(_is_loop(one) for one in self.series if _is_known(one.tool))
         return self._is_known
 
-    def loops(self) -> list[Series]:
-        """The series that are training loops, by tool and rank."""
+    def loops(self, *, has_losses: bool = False) -> list[Series]:
+        """The series that are training loops, by tool and rank; `has_losses` where losses are printed beside progress bars."""
         named, own = [], []
         for one in self.series:
             if one.tool.is_guess:
                 own += [one] if own_steps.is_loop(one) else []
-            elif _is_loop(one):
+            elif _is_loop(one, trains=has_losses or one in self._trained):
                 named.append(one)
-        if any(one.tool.name == "deepspeed" for one in named):  # whose lines tell the number of the step as well
-            named = [one for one in named if one.tool.name != "deepspeed-timers"]
+        named = _principal(named)
         if own and all(one.tool.name == BAR for one in named) and any(_numbers_steps(one) for one in own):
             named = []  # the loop prints its steps beside bars, which may be of parts of a step
         found = named or own  # lines of a known tool are also of a loop that nobody knows
@@ -166,7 +172,20 @@ class Launch:
 
     def _of_line(self, form: Form, line: bytes) -> int:
         fields = form.tool.find(plain := uncoloured(line))
-        return self.of(form.tool, plain, fields.start) if fields is not None else self.of(form.tool, b"")
+        index = self.of(form.tool, plain, fields.start) if fields is not None else self.of(form.tool, b"")
+        if form.tool.name == BAR and b"loss=" in plain:
+            self._trained.add(self._series[index])
+        return index
+
+
+def _principal(named: list[Series]) -> list[Series]:
+    """The series of known tools without those whose lines say less of the same steps than others do."""
+    names = {one.tool.name for one in named}
+    less = {other for name, others in _LESS.items() if name in names for other in others}
+    if "gnmt-epochs" in names and "gnmt" in names:  # the first steps of epochs alone tell no speed
+        is_short = all(one.points < _BAR_LEAST for one in named if one.tool.name == "gnmt")
+        less.add("gnmt" if is_short else "gnmt-epochs")
+    return [one for one in named if one.tool.name not in less]
 
 
 def _is_known(tool: Tool) -> bool:
@@ -178,6 +197,7 @@ def _numbers_steps(series: Series) -> bool:
     return series.tool.name == own_steps.NAME and series.first_step is not None
 
 
-def _is_loop(series: Series) -> bool:
+def _is_loop(series: Series, *, trains: bool = False) -> bool:
     """Whether the series of a known tool is a training loop."""
-    return series.points >= (_BAR_LEAST if series.tool.name == BAR else 1)
+    least = _TRAINING_BAR_LEAST if trains else _BAR_LEAST
+    return series.points >= (least if series.tool.name == BAR else 1)

@@ -81,6 +81,7 @@ class _Reader:
         self.comm = CommOps()
         self.values = LossValues()
         self._dicts = TrainerDicts()
+        self._has_dicts = False  # `{'loss': 1.9, …}` was printed
         self.last_loss = LastLoss()
         self.bench = all_reduce_bench.AllReduceBench()
         self._labels: dict[bytes, int] = {}  # of progress bars
@@ -169,6 +170,7 @@ class _Reader:
             elif "step" not in written.steps:
                 self._numbers.fill(steps, written.rows, read.batch.numbers)
         self.understood += sum(len(rows) for _, rows, _ in read.losses)
+        self._has_dicts = self._has_dicts or bool(read.losses)
         self.values.take(read.losses, read.batch.text, read.batch.numbers)
         if read.losses and not self._dicts.is_full:
             for row in sorted(row for _, rows, _ in read.losses for row in rows.tolist()):
@@ -223,7 +225,7 @@ class _Reader:
     def launch_ends(self) -> None:
         """Close the series that belong to one world size."""
         self._take_total()
-        loops = self._launch.loops()
+        loops = self._launch.loops(has_losses=self._has_dicts)
         for series in loops:
             for line, number in self.settings.early_overflows:
                 series.overflow(line, number)

@@ -1,9 +1,10 @@
-"""Step lines of programs that research groups published: modded-nanogpt, llm.c, fairseq2, InternEvo, NeMo-RL, Marian and others.
+r"""Step lines of programs that research groups published: modded-nanogpt, llm.c, fairseq2, InternEvo, NeMo-RL, Marian and others.
 
 Sources: `train_gpt.py` of modded-nanogpt, `train_gpt2.cu` of llm.c, `recorders/log.py` of fairseq2, `train.py` of InternEvo,
 `grpo.py` of NeMo-RL, `scheduler.h` of Marian, `executor.py` of WeNet, `callback.py` of ms-swift, `train_metric_utils.py` of
-slime, `callbacks.py` of LLaMA-Factory (`include_effective_tokens_per_second`), `iter_speed.py` of Cosmos, `on_policy_runner.py`
-of RSL-RL, `utils/logging.py` of SlowFast and pycls::
+slime, `perf.py` of DeepSpeed-Chat (2023, and since), `trainer.py` of NVIDIA's GNMT, `callbacks.py` of LLaMA-Factory
+(`include_effective_tokens_per_second`), `iter_speed.py` of Cosmos, `on_policy_runner.py` of RSL-RL, `utils/logging.py` of
+SlowFast and pycls::
 
     step:126/1750 train_time:12432ms step_avg:98.67ms
     step    1/18865 | loss 11.0 (+nanz)| norm 15.4 (+nanz)| lr 8.6e-07 | 3321.91 ms | 48.3% bf16 MFU | 157849 tok/s
@@ -17,10 +18,15 @@ of RSL-RL, `utils/logging.py` of SlowFast and pycls::
     {'loss': 1.99, 'learning_rate': 1e-05, 'epoch': 0.01, 'throughput': 4123.12}
     20 : iter_speed 7.82 seconds per iteration | Loss: 1.8906
                         Iteration time: 1.18s
+    |E2E latency=3.84s |Gather latency=0.00s (0.00%) |Generate time=2.53s (66.02%) |…|CurSamplesPerSec=16.67 |AvgSamplesPerSec=15.19
+    End-to-End => Latency: 5.11s, TFLOPs: 12.31, Samples/sec: 6.26, Time/seq 0.16s, Batch Size: 32, Total Seq. Length: 512
+    Model Parameters: 1.429 B, Latency: 0.41s, TFLOPs: 66.10, Samples/sec: 39.02, Time/seq 0.03s, Batch Size: 16, Sequence Length: 512
+    0: TRAIN [0][10/981]\tTime 0.312 (0.330)\tData 1.2e-03 (3.4e-02)\tTok/s 82412 (79004)\tLoss/tok 8.9 (9.4)\tLR 1.2e-04
+    0: Performance: Epoch: 0\tTraining: 661440 Tok/s\tValidation: 355792 Tok/s
     json_stats: {"_type": "train_iter", "dt": 0.61, "dt_data": 0.01, "dt_net": 0.60, "epoch": "3/40", "iter": "20/500", "loss": 2.1}
 """
 
-from nccl_doctor.formats.training.steps.step_formats import NUMBER, RATE, SECONDS, SPEED, Tool, by
+from nccl_doctor.formats.training.steps.step_formats import DATA, EPOCH, NUMBER, RATE, SECONDS, SPEED, Tool, by
 
 _STATS = rb'json_stats: \{.{0,300}?"_type": "train_'
 TOOLS = (
@@ -166,5 +172,39 @@ TOOLS = (
             + SECONDS
             + rb',.{0,300}?"epoch": "(?P<step>\d{1,9})/'
         ),
+    ),
+    Tool(
+        b"|E2E latency=",
+        "deepspeed-chat",  # of a whole step of RLHF, of which training is a part
+        "samples/s",
+        "job",
+        by(rb"\|E2E latency=" + SECONDS + rb"s \|.{0,300}?\|CurSamplesPerSec=" + RATE),
+    ),
+    *(
+        Tool(
+            literal,
+            "deepspeed-chat",
+            "samples/s",
+            "job",
+            by(front + SECONDS + rb"s, TFLOPs: [\d.]+, Samples/sec: " + RATE),
+        )
+        for literal, front in (
+            (b"End-to-End => Latency: ", rb"End-to-End => Latency: "),
+            (b" B, Latency: ", rb"Model Parameters: [\d.]+ B, Latency: "),
+        )
+    ),
+    Tool(
+        b"\tTok/s ",
+        "gnmt",
+        "tokens/s",
+        "process",
+        by(rb"TRAIN " + EPOCH + rb"\]\s+Time " + SECONDS + rb" .{0,40}?Data " + DATA + rb" .{0,40}?Tok/s " + RATE),
+    ),
+    Tool(
+        b"Performance: Epoch: ",
+        "gnmt-epochs",
+        "tokens/s",
+        "job",
+        by(rb"Performance: Epoch: (?P<step>\d+)\s+Training: " + RATE + rb" Tok/s"),
     ),
 )
