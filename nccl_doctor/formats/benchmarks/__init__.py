@@ -44,6 +44,7 @@ FORMATS = (
             b"MSCCL++ proxy threads",
             b"busbw(GB/s)",
             b"Time, us",
+            b"algbw   busbw\n",
         ),
         reach=4 << 20,
         after=("rdma-test", "nccl-tests"),

@@ -1,6 +1,7 @@
 """Tables of collectives by other programs than nccl-tests.
 
-PARAM's `comms.py`, DeepSpeed's `ds_bench`, `mscclpp-test`, AWS Neuron's `nccom-test`, `ucc_perftest`.
+PARAM's `comms.py`, DeepSpeed's `ds_bench`, `mscclpp-test`, AWS Neuron's `nccom-test`, `ucc_perftest`; and tables of nccl-tests
+of which somebody kept the size, the time and the bandwidths.
 """
 
 import re
@@ -14,7 +15,7 @@ from nccl_doctor.inputs.text_lines import Sections
 
 _HEADS = re.compile(
     rb"COMMS-RES|-- Performance of \w|# Setting up the connection in MSCCL\+\+|MSCCL\+\+ proxy threads"
-    rb"|busbw\(GB/s\)|\bnccom-test\b|Time, us\b|Collective: "
+    rb"|busbw\(GB/s\)|\bnccom-test\b|Time, us\b|Collective: |algbw +busbw *\r?\n|\b[a-z_]{4,14}_perf\b"
 )
 _NUMBER = r"(\d{1,15}(?:\.\d{1,9})?)"
 _PARAM_ROW = re.compile(
@@ -38,6 +39,8 @@ _NCCOM = re.compile(r"\bnccom-test\b[^\n|;&]{0,400}")
 _NCCOM_OPS = re.compile(
     r"(?<=\s)(all-?reduce|allr|all-?gather|allg|reduce-?scatter|redsct|sendrecv|all-?to-?all|alltoall|permute|broadcast)(?=\s|$)"
 )
+_NCCL_TEST = re.compile(r"(?:^|[\s/])([a-z_]{4,14})_perf\b")
+_KEPT = ["size", "time", "algbw", "busbw"]
 _UCC_OP = re.compile(r"Collective:\s{1,40}([A-Z][a-z_]{2,30})\s*$")
 _UCC_ROW = re.compile(
     r"\s*\d{1,15}\s+(\d{1,15})\s+"
@@ -57,10 +60,10 @@ _MOST = 20_000
 class _Table(NamedTuple):
     """The table that is open, by the program that printed it."""
 
-    program: str  # param, ds_bench, mscclpp, nccom, ucc
+    program: str  # param, ds_bench, mscclpp, nccom, ucc, kept
     op: str = ""
     gigabits: float = 8.0  # by which a number of its last column is multiplied to Gbit/s
-    columns: tuple[int, int, int] = (0, 0, 0)  # of nccom: which are size, time and bus bandwidth
+    columns: tuple[int, int, int] = (0, 0, 0)  # of nccom and kept: which are size, time and bus bandwidth
 
 
 def read_format(stream: Readable, name: str, facts: Facts) -> Reading:
@@ -116,8 +119,12 @@ def _started(text: str, table: _Table | None) -> _Table | None:
 
 
 def _started_elsewhere(text: str, table: _Table | None) -> _Table | None:
-    """The same of nccom-test and ucc_perftest."""
-    op = table.op if table is not None and table.program in ("nccom", "ucc") else ""
+    """The same of nccom-test, ucc_perftest and what was kept of nccl-tests."""
+    op = table.op if table is not None and table.program in ("nccom", "ucc", "kept") else ""
+    if "busbw" in text and text.replace("#", " ").split() == _KEPT:
+        return _Table("kept", op, columns=(0, 1, 3))
+    if (test := _NCCL_TEST.search(text)) is not None:
+        return _Table("kept", _name(test[1]))
     if "busbw(GB/s)" in text:
         titles = text.split()
         time = next((at for at, title in enumerate(titles) if title.startswith("time")), None)
@@ -136,8 +143,8 @@ def _started_elsewhere(text: str, table: _Table | None) -> _Table | None:
 
 def _row(table: _Table, text: str) -> tuple[str, int, float, float | None] | None:
     """Operation, bytes, milliseconds and Gbit/s of a row."""
-    if table.program == "nccom":
-        return _nccom_row(table, text)
+    if table.program in ("nccom", "kept"):
+        return _row_by_columns(table, text)
     if table.program == "ucc":
         if (row := _UCC_ROW.match(text)) is None:
             return None
@@ -159,11 +166,12 @@ def _row(table: _Table, text: str) -> tuple[str, int, float, float | None] | Non
     return table.op, int(row[1]), float(row[2]) / 1e3, float(row[4]) * table.gigabits
 
 
-def _nccom_row(table: _Table, text: str) -> tuple[str, int, float, float | None] | None:
+def _row_by_columns(table: _Table, text: str) -> tuple[str, int, float, float | None] | None:
     cells = text.split()
     if len(cells) <= max(table.columns) or not table.columns[2]:
         return None
     size, time, busbw = (cells[at] for at in table.columns)
+    size = size.replace("_", "").replace(",", "")
     if not size.isdecimal() or len(size) > 15 or any(re.fullmatch(_NUMBER, cell) is None for cell in (time, busbw)):
         return None
     return table.op, int(size), float(time) / 1e3, float(busbw) * table.gigabits

@@ -137,6 +137,12 @@ NCCOM = """$ nccom-test -r 32 -b 1MB -e 2MB --iters 20 allg
     2097152          524288    fp32           152.4          13.76          13.33
 Avg bus bandwidth:      12.2350GB/s
 """
+KEPT = """$ ./build/all_reduce_perf -b 512M -e 1G -f 2 -g 8
+#          size    time   algbw   busbw
+#           (B)    (us)  (GB/s)  (GB/s)
+    536_870_912  4218.4  127.27  222.72
+  1_073_741_824  8203.9  130.88  229.04
+"""
 UCC = """Collective:             Allreduce
 Memory type:            cuda
 Reduction:              sum
@@ -160,6 +166,8 @@ UCC_GATHER = UCC.replace("Allreduce", "Gather").replace(
             NCCOM.replace(" allg", " all-gather").replace("time:avg(us)", "time(us)"),
             ("all_gather", 2097152, 0.1524, 106.64),
         ),
+        (KEPT, ("all_reduce", 1 << 30, 8.2039, 1832.32)),
+        (KEPT.replace("_", ",").replace("all,reduce,perf", "x"), ("", 1 << 30, 8.2039, 1832.32)),
         (UCC, ("all_reduce", 4194304, 0.40133, 146.32)),
         (UCC_GATHER, ("gather", 4194304, 0.40133, 143.92)),
         ("\n".join(line[:60] for line in UCC.splitlines()), ("all_reduce", 4194304, 0.40133, None)),

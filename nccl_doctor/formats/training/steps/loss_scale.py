@@ -35,6 +35,7 @@ class Losses:
         self.halvings = 0
         self.longest = 0
         self.skipped = 0
+        self._counted = 0  # of these lines, those before the last count
         self._skipped_so_far: tuple[int, int] | None = None  # the lowest and the highest count that was printed
         self.nan = 0
         self.last_step: int | None = None
@@ -78,6 +79,7 @@ class Losses:
             self._value(match[1] or match[2], None, number, line)
         elif match := _SKIPPED_SO_FAR.search(line):
             count = int(match[1])
+            self._counted = self.skipped
             low, high = self._skipped_so_far or (count, count)
             self._skipped_so_far = min(low, count), max(high, count)
             if low != count or high != count:
@@ -107,9 +109,8 @@ class Losses:
             return None
         number, line = self._place
         low, high = self._skipped_so_far or (0, 0)
-        skipped = max(self.skipped, high - low)
-        if self._skipped_so_far is not None:
-            skipped = min(skipped, high)  # each rank prints its own lines of one step
+        # each rank prints its own lines of one step, and the count of them all comes later
+        skipped = max(min(self._counted, high), high - low) + self.skipped - self._counted
         ref = facts.evidence(file, number, prefixes.clean(line[:600].decode("utf-8", "replace")))
         return LossScale(
             run=run, first=self.first, last=self.last, lowest=self.lowest, halvings=self.halvings,
