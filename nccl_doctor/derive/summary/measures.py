@@ -118,12 +118,13 @@ QUERIES = (
     " WHEN tool = 'ior' THEN 'storage_bandwidth' WHEN tool IN ('stream', 'babelstream') THEN 'memory_bandwidth'"
     " WHEN tool = 'mdtest' OR tool = 'io500' AND unit = 'ops/s' THEN 'storage_operations'"
     " WHEN tool = 'io500' THEN iif(unit = 'MB/s', 'storage_bandwidth', 'io500_score')"
+    " WHEN tool = 'dlio' THEN CASE unit WHEN '%' THEN 'accelerators_busy' WHEN 'MB/s' THEN 'storage_bandwidth' ELSE 'storage_samples' END"
     " WHEN tool = 'hpcg' THEN 'hpcg' ELSE 'serving' END,"
     " value, coalesce(unit, ''), iif(tool = 'gpu-burn', 'gpu', 'run'),"
     " iif(tool = 'hpl', coalesce(text, ''),"
     " coalesce(host || ' ', '') || coalesce(iif(tool = 'gpu-burn', 'GPU ', '') || device || ' ', '') || test), ref"
     " FROM active_test WHERE tool IN ('osu', 'imb', 'ucx', 'fabtests', 'deepep', 'hpl', 'gpu-burn',"
-    " 'ior', 'stream', 'babelstream', 'hpcg', 'mdtest', 'io500', 'serving')"
+    " 'ior', 'stream', 'babelstream', 'hpcg', 'mdtest', 'io500', 'dlio', 'serving')"
     " AND value IS NOT NULL LIMIT 2000",
     # NVLink-C2C between GPU and CPU
     "SELECT 'c2c_bandwidth', total, 'GB/s', 'gpu', coalesce(host || ' ', '') || 'GPU ' || gpu, ref FROM c2c_state",

@@ -67,6 +67,7 @@ FORMATS = (
             b"Function    Best Rate MB/s",
             b"Function      Rate (",
             b"Final Summary::HPCG result",
+            b"[METRIC] ",
         ),
         reach=4 << 20,
         after=("rdma-test",),

@@ -1,4 +1,4 @@
-"""Results of IOR, STREAM in its forms for CPUs and GPUs, and HPCG: rates of a file system, of memory, and of a whole job."""
+"""Results of IOR, STREAM in its forms for CPUs and GPUs, HPCG and DLIO: rates of a file system, of memory, and of a whole job."""
 
 import re
 from typing import NamedTuple
@@ -11,6 +11,7 @@ from nccl_doctor.inputs.text_lines import Sections
 
 _HEADS = re.compile(
     rb"access    bw\(MiB/s\)|Function    M(?:Bytes|iBytes)/sec|Function {1,12}(?:Best )?Rate \(?[MG]i?B/s|Final Summary::HPCG result is "
+    rb"|\[METRIC\] "
 )
 _RATE_TITLE = re.compile(r"Function {1,12}(?:Best )?Rate \(?([MG]i?)B/s")
 _NUMBER = r"(\d{1,12}(?:\.\d{1,6})?(?:e\+\d\d)?)"
@@ -20,6 +21,12 @@ _CPU_STREAM_ROW = re.compile(
 )
 _STREAM_ROW = re.compile(r"(Copy|Mul|Add|Triad|Dot|Nstream) {1,12}" + _NUMBER + r" {1,12}[\d.]{1,12} ")
 _HPCG = re.compile(r"Final Summary::HPCG result is (VALID|INVALID)(?:.{0,40}GFLOP/s rating of=" + _NUMBER + r")?")
+_DLIO = re.compile(
+    r"\[METRIC\] (Training|Eval) (Accelerator Utilization \[AU\]|Throughput|I/O Throughput) \((%|samples/second|MB/second)\): "
+    + _NUMBER
+)
+_DLIO_CHECK = re.compile(r"\[METRIC\] (train|eval)_au_meet_expectation: (success|fail)\b")
+_DLIO_UNITS = {"%": "%", "samples/second": "samples/s", "MB/second": "MB/s"}
 _MIB = (1 << 20) / 1e6  # MB
 _UNITS = {"M": 1.0, "Mi": _MIB, "G": 1e3, "Gi": (1 << 30) / 1e6}  # MB
 _KEEP = 60
@@ -41,12 +48,14 @@ def read_format(stream: Readable, name: str, facts: Facts) -> Reading:
     """Read each result.
 
     Source: IOR 3 and 4 `src/ior-output.c`, STREAM 5.10 `stream.c`, its ports to CUDA and NVIDIA's container, which name the unit in
-    the title, BabelStream 3 to 5 `src/main.cpp`, HPCG 3 `src/ReportResults.cpp`::
+    the title, BabelStream 3 to 5 `src/main.cpp`, HPCG 3 `src/ReportResults.cpp`, DLIO 1 and 2 `utils/statscounter.py`::
 
         write     41234      10312      0.006123    16777216   4096       0.012345   25.42      0.001234   25.43      0
         Triad:         363208.7     0.026599     0.026431     0.026855
         Triad       3052345.678 0.00026     0.00028     0.00027
         Final Summary::HPCG result is VALID with a GFLOP/s rating of=5123.45
+        [METRIC] Training Accelerator Utilization [AU] (%): 81.2208 (0.0401)
+        [METRIC] train_au_meet_expectation: fail
     """
     facts.mark_covered("active_test")
     sections = Sections(stream, _HEADS, _KEEP)
@@ -83,4 +92,10 @@ def _result(text: str, table: tuple[str, float] | None) -> _Result | None:
     if (row := _HPCG.match(text)) is not None:
         outcome = "pass" if row[1] == "VALID" else "fail"
         return _Result("hpcg", "HPCG", None, outcome, float(row[2]) if row[2] else None, "Gflop/s" if row[2] else None)
+    if (row := _DLIO.search(text)) is not None:
+        test = f"{row[1].lower()} {row[2].removesuffix(' [AU]').lower()}".replace("i/o", "I/O")
+        return _Result("dlio", test, None, "other", float(row[4]), _DLIO_UNITS[row[3]])
+    if (row := _DLIO_CHECK.search(text)) is not None:
+        outcome = "pass" if row[2] == "success" else "fail"
+        return _Result("dlio", f"{'training' if row[1] == 'train' else 'eval'} accelerators", None, outcome, None, None)
     return None

@@ -1,4 +1,4 @@
-"""IOR, BabelStream and HPCG: the results of each, and broken input."""
+"""IOR, BabelStream, HPCG and DLIO: the results of each, and broken input."""
 
 import io
 
@@ -24,6 +24,14 @@ Copy:      3012345.6789       0.0053       0.0053       0.0053
 Triad:     3101456.7891       0.0077       0.0077       0.0077
 """
 HPCG = "Final Summary::HPCG result is VALID with a GFLOP/s rating of=5123.45\n"
+DLIO = """[INFO] 2026-03-01T10:03:01.40 Epoch 1 - Block 1 [Training] Throughput (samples/second): 77.7610 [/opt/dlio/statscounter.py:228]
+[METRIC] ==========================================================
+[METRIC] Number of Simulated Accelerators: 8
+[METRIC] Training Accelerator Utilization [AU] (%): 81.2208 (0.0401)
+[METRIC] Training Throughput (samples/second): 77.7200 (0.0301)
+[METRIC] Training I/O Throughput (MB/second): 10865.1010 (4.2010)
+[METRIC] train_au_meet_expectation: fail
+"""
 
 
 def _rows(text: str) -> list[ActiveTest]:
@@ -62,3 +70,13 @@ def test_the_report_shows_the_numbers() -> None:
 )
 def test_broken_tables_have_no_result(text: str) -> None:
     assert [] == _rows(text)
+
+
+def test_dlio_tells_how_busy_its_accelerators_were() -> None:
+    assert [
+        ("training accelerator utilization", 81.2208, "%", "other"),
+        ("training throughput", 77.72, "samples/s", "other"),
+        ("training I/O throughput", 10865.101, "MB/s", "other"),
+        ("training accelerators", None, None, "fail"),
+    ] == [(row.test, row.value, row.unit, row.outcome) for row in _rows(DLIO)]
+    assert "pass" == _rows(DLIO.replace("fail", "success"))[-1].outcome
