@@ -96,6 +96,8 @@ class MetricTable:
         self._worker: int | None = None  # the column that tells whose step a row is
         self._epoch_time: int | None = None  # the column that tells how long an epoch took, and that of its number
         self._epoch: int | None = None
+        self._since: tuple[int, float] | None = None  # the clock of a table of epochs, and seconds of its unit
+        self._before: tuple[float, float] | None = None  # the last epoch, and its clock
         self._clock = 1.0  # seconds of a unit of that column
         self._times: dict[
             int, float
@@ -118,6 +120,7 @@ class MetricTable:
         step = next((at for at, title in enumerate(titles) if _STEP.fullmatch(title)), None)
         known = [row for row in ([_value(cell) for cell in cells] for cells in listed[1:]) if len(row) == len(titles)]
         if step is None:
+            self._since = _clock_of_epochs(titles, known)
             return
         meanings = {at: meaning for at, title in enumerate(titles) if (meaning := meaning_of(title)) is not None}
         clock = next((at for at, title in enumerate(titles) if _WHEN.fullmatch(title)), None)
@@ -174,7 +177,13 @@ class MetricTable:
     def columns(self, data: bytes, first: int) -> bool:
         """Take whole lines of numbers together, as `rows` takes them; False where they have to be taken one by one."""
         width, data = len(self._titles), data.replace(b"\r\n", b"\n").removesuffix(b"\n")
-        is_plain = width > 1 and not self._columns and self._worker is None and self._epoch_time is None
+        is_plain = (
+            width > 1
+            and not self._columns
+            and self._worker is None
+            and self._epoch_time is None
+            and self._since is None
+        )
         if not is_plain or len({*self._titles, _TIME}) <= width or not data or data.translate(None, _SIGNS):
             return False
         signs = np.frombuffer(data + b"\n", np.uint8)
@@ -259,6 +268,10 @@ class MetricTable:
         self.understood += 1
         seconds = values[self._epoch_time] if self._epoch_time is not None else None
         epoch = values[self._epoch] if self._epoch is not None else None
+        if self._since is not None and epoch is not None and (when := values[self._since[0]]) is not None:
+            before, self._before = self._before, (epoch, when)
+            if before is not None and epoch == before[0] + 1:
+                seconds = (when - before[1]) * self._since[1]
         if seconds is not None and seconds > 0 and epoch is not None and 0 <= epoch < 1 << 32:
             self._series[""].epoch(int(epoch), seconds, place)
         for run, series in self._series.items():
@@ -310,6 +323,18 @@ def _of_run(title: str) -> tuple[str, str]:
     if not run or len(run) > 200 or _METRIC.fullmatch(metric) is None or metric.endswith(("__MIN", "__MAX")):
         return "", title
     return run, metric
+
+
+def _clock_of_epochs(titles: list[str], known: list[list[float | None]]) -> tuple[int, float] | None:
+    """The column that shows the time since the start in a table of epochs, and seconds of its unit."""
+    if "epoch" not in map(str.lower, titles) or any(_EPOCH_TIME.fullmatch(title) for title in titles):
+        return None
+    for at, title in enumerate(titles):
+        meaning = meaning_of(title)
+        if meaning is not None and meaning.what == "clock":
+            if _runs_on([value for row in known if (value := row[at]) is not None]):
+                return at, meaning.factor
+    return None
 
 
 def _runs_on(values: list[float]) -> bool:

@@ -220,3 +220,19 @@ def test_epochs_with_their_times(tmp_path: Path) -> None:
     report, _, _ = analyze.analyze([str(tmp_path / "metrics.csv")])
     assert "8 epochs" in " ".join(report.job_lines)
     assert "s an epoch" in " ".join(report.job_lines)
+
+
+@pytest.mark.parametrize("title", ["time", " wall", "elapsed_s"])
+def test_a_clock_in_a_table_of_epochs_tells_how_long_each_took(title: str, tmp_path: Path) -> None:
+    """As Ultralytics (`results.csv`) and NequIP (`metrics_epoch.csv`) keep it; a validation makes the last one longer."""
+    rows = "".join(f"{epoch},{28.0 + 21.0 * epoch + 9.0 * (epoch == 9)},{2.0 - epoch / 10}\n" for epoch in range(10))
+    (tmp_path / "metrics.csv").write_text(f"epoch,{title},train_loss\n{rows}")
+    _, facts, _ = analyze.analyze([str(tmp_path / "metrics.csv")])
+    assert [(21.0,)] == facts.query("SELECT value FROM measure WHERE name = 'epoch_time'")
+
+
+def test_a_time_that_does_not_run_on_is_none_of_an_epoch(tmp_path: Path) -> None:
+    rows = "".join(f"{epoch},{20.5 + epoch % 2},{2.0 - epoch / 10}\n" for epoch in range(10))
+    (tmp_path / "metrics.csv").write_text(f"epoch,time,train_loss\n{rows}")
+    _, facts, _ = analyze.analyze([str(tmp_path / "metrics.csv")])
+    assert [] == facts.query("SELECT value FROM measure WHERE name = 'epoch_time'")
