@@ -331,9 +331,9 @@ def _clock_of_epochs(titles: list[str], known: list[list[float | None]]) -> tupl
         return None
     for at, title in enumerate(titles):
         meaning = meaning_of(title)
-        if meaning is not None and meaning.what == "clock":
-            if _runs_on([value for row in known if (value := row[at]) is not None]):
-                return at, meaning.factor
+        values = [value for row in known if (value := row[at]) is not None]
+        if meaning is not None and meaning.what == "clock" and _runs_on(values):
+            return at, meaning.factor
     return None
 
 
