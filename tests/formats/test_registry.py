@@ -63,6 +63,7 @@ SAMPLES = {
     "pbs-accounting": ["batch/qstat_f.txt", "batch/qstat_f.json"],
     "lsf-report": ["batch/lsf.out"],
     "tcp-test": ["bandwidth/iperf3_one.txt", "bandwidth/iperf3_reverse.json"],
+    "netperf-test": ["bandwidth/netperf.txt"],
     "mpi-benchmark": ["benchmarks/osu_bw.txt"],
     "accelerator-samples": ["gpu/npu_smi.txt"],
     "metric-files": ["records/dvclive.tsv"],

@@ -99,7 +99,7 @@ RUNS: tuple[Words | Number, ...] = (
         "bandwidth",
         ("active_test",),
         "SELECT CASE tool WHEN 'perftest' THEN 'RDMA, ' WHEN 'fio' THEN 'storage, ' ELSE '' END || test, median(value), unit, NULL,"
-        " min(ref) FROM active_test WHERE tool IN ('perftest', 'fio') AND unit <> 'us' OR tool = 'iperf3' AND test = 'tcp'"
+        " min(ref) FROM active_test WHERE unit <> 'us' AND (tool IN ('perftest', 'fio') OR tool IN ('iperf3', 'netperf') AND test = 'tcp')"
         " GROUP BY tool, test",
         better=1,
         share=None,

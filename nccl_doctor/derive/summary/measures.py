@@ -107,10 +107,11 @@ QUERIES = (
     "SELECT iif(unit = 'us', 'rdma_latency', 'rdma_bandwidth'), value, unit, 'link',"
     " coalesce(host || ' ', '') || coalesce(device || ' ', '') || test, ref FROM active_test"
     " WHERE tool = 'perftest' AND value IS NOT NULL LIMIT 2000",
-    # iperf3 between two hosts, fio on a file system
-    "SELECT iif(tool = 'fio', 'storage_bandwidth', test || '_bandwidth'), value, unit, iif(tool = 'fio', 'host', 'link'),"
+    # iperf3 and netperf between two hosts, fio on a file system
+    "SELECT iif(tool = 'fio', 'storage', test) || iif(unit = 'us', '_latency', '_bandwidth'), value, unit,"
+    " iif(tool = 'fio', 'host', 'link'),"
     " coalesce(host || ' ', '') || coalesce(device, test), ref FROM active_test"
-    " WHERE tool IN ('iperf3', 'fio') AND value IS NOT NULL LIMIT 2000",
+    " WHERE tool IN ('iperf3', 'netperf', 'fio') AND value IS NOT NULL LIMIT 2000",
     # OSU micro-benchmarks, Linpack, servers of language models under load
     "SELECT CASE WHEN tool IN ('osu', 'imb') THEN iif(unit = 'us', 'mpi_latency', 'mpi_bandwidth')"
     " WHEN tool IN ('ucx', 'fabtests', 'deepep') THEN iif(unit = 'us', 'message_latency', 'message_bandwidth')"

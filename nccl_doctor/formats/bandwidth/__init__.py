@@ -65,6 +65,14 @@ FORMATS = (
         after=("rdma-test",),
     ),
     Format(
+        "netperf-test",
+        "netperf",
+        tables=("active_test",),
+        inside=(b" STREAM TEST from ", b" MAERTS TEST from ", b" REQUEST/RESPONSE TEST from "),
+        reach=1 << 16,
+        after=("tcp-test",),
+    ),
+    Format(
         "storage-test",
         "fio",
         tables=("active_test",),

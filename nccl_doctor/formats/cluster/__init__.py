@@ -183,7 +183,7 @@ FORMATS = (
             "switch-state",
             "function-profile",
             "environment-report",
-            "tcp-test",
+            "netperf-test",
             "storage-test",
             "mpi-benchmark",
             "linpack",
