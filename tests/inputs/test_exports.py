@@ -167,6 +167,7 @@ def test_the_stack_of_structlog_is_written_as_python_does() -> None:
     ("row", "expected"),
     [
         ({"msg": "no GPUs", "err": "driver not loaded"}, "no GPUs: driver not loaded"),
+        ({"event": "Test failed", "detail": "GPU 0 fell off"}, "Test failed: GPU 0 fell off"),
         ({"msg": "no GPUs: driver not loaded", "error": "driver not loaded"}, "no GPUs: driver not loaded"),
         ({"msg": "step 7", "error": "0.25", "err": None}, "step 7"),
         ({"msg": "a", "error": ["b c"], "err": {"d": "e f"}}, "a"),

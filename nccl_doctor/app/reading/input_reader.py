@@ -351,7 +351,7 @@ class InputReader:
             note = note or problem
         row = log_input(source.name, log.counts, inside, note)
         row, inside = self._read_rest(source, log, row, inside)
-        useless = not row.understood and not log.tail.is_labelled and source.name in self._named - {"-"}
+        useless = not row.understood and not log.tail.is_labelled and source.name in self._named - {"-", *self._exports}
         if useless and (reason := sources.no_log(log.head)):
             self._add_problem(sources.ForeignInput(source.name, reason))
             return

@@ -35,7 +35,12 @@ _STACKS = (
     "extraInfo", "extra_info",
 )  # fmt: skip
 _STACK_KEYS = frozenset(_STACKS)
-_REASONS = ("error", "err")  # where loggers of Go (zap, logrus, slog, klog) put the error beside the message
+_REASONS = (
+    "error",
+    "err",
+    "detail",
+    "details",
+)  # where loggers (zap, logrus, slog, klog, structlog) say more beside the message
 _OF_KUBERNETES = frozenset(("involvedObject", "regarding", "kind"))
 _NUMBERS = (int, float)
 _SERIES = frozenset(("step", "global_step", "iteration", "iter", "loss", "train_loss"))
@@ -59,6 +64,7 @@ class _Names(NamedTuple):
     ranks: tuple[str, ...]
     of_kubernetes: bool
     has_stacks: bool  # in the record itself
+    reasons: tuple[str, ...]
     numbers: tuple[str, ...]  # that may be those of a training step
 
 
@@ -76,6 +82,7 @@ def _names(keys: tuple[str, ...]) -> _Names:
         ranks=held(_RANKS),
         of_kubernetes=not _OF_KUBERNETES.isdisjoint(keys),
         has_stacks=not _STACK_KEYS.isdisjoint(keys),
+        reasons=held(_REASONS),
         numbers=() if _SERIES.isdisjoint(keys) else tuple(key for key in keys if key not in _TIMES),
     )
 
@@ -112,8 +119,8 @@ def read(row: dict[str, Any], depth: int = 0) -> Record | None:
     for stack in stacks:
         if stack.strip() not in message:
             lines += stack.strip("\n").split("\n")
-    if names.has_stacks:
-        lines[0] += "".join([f": {reason}" for reason in _reasons(row) if reason not in message])
+    if names.reasons:
+        lines[0] += "".join([f": {reason}" for reason in _reasons(row, names) if reason not in message])
     if names.numbers and "NCCL" not in lines[0]:
         lines[0] += "".join([f" {name}={row[name]}" for name in names.numbers if type(row[name]) in _NUMBERS])
     before = _before(row, names, when, lines[0])
@@ -268,9 +275,9 @@ def _stacks(row: dict[str, Any], names: _Names) -> list[str]:
     return found
 
 
-def _reasons(row: dict[str, Any]) -> list[str]:
+def _reasons(row: dict[str, Any], names: _Names) -> list[str]:
     """Why something failed, in one line beside the message; a number or one word is a value of the program's own."""
-    values = [value for name in _REASONS if isinstance(value := row.get(name), str)]
+    values = [value for name in names.reasons if isinstance(value := row.get(name), str)]
     return [value for value in values if " " in value.strip() and "\n" not in value and "Traceback" not in value]
 
 

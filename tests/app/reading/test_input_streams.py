@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from nccl_doctor.app import analyze
 from nccl_doctor.app.reading import input_streams
 from nccl_doctor.app.reading.input_reader import InputReader
 from nccl_doctor.app.reading.input_streams import KeptStream
@@ -54,3 +55,12 @@ def test_only_a_stream_that_was_read_to_its_end_is_there_again() -> None:
     again = stream.again()
     assert again is not None
     assert again.read(100) == b"one line\nanother"
+
+
+def test_a_log_of_json_over_several_lines_that_tells_of_nothing_is_a_log(tmp_path: Path) -> None:
+    records = [{"event": "Test passed", "level": "info", "timestamp": f"2026-05-07T12:00:0{at}Z"} for at in range(3)]
+    (tmp_path / "check.json").write_text("\n".join(json.dumps(record, indent=2) for record in records) + "\n")
+    report, _, problems = analyze.analyze([str(tmp_path / "check.json")])
+
+    assert ["text"] == [one.kind for one in report.inputs]
+    assert [] == problems
