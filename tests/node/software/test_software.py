@@ -49,7 +49,7 @@ def test_a_healthy_node_gives_notes_at_most(machine: str, tmp_path: Path) -> Non
 
 @pytest.mark.parametrize(
     ("fault", "machine"),
-    [(fault, machine) for fault in OURS for machine in {fault.machines[0]: 0, fault.machines[-1]: 0}],
+    [(fault, fault.machines[-1]) for fault in OURS],
     ids=lambda value: value if isinstance(value, str) else value.name,
 )
 def test_the_planted_fault_comes_first(fault: node.Fault, machine: str, tmp_path: Path) -> None:
