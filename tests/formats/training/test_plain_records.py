@@ -16,7 +16,7 @@ from nccl_doctor.formats.training.metrics import rank_of
 
 NAMES = (
     "loss", "val/loss", "lr", "tokens_per_sec", "step_time", "mfu", "time", "timestamp", "epoch", "_hidden", "data_time",
-    "grad_norm", "world_size", "rank", "it/s",
+    "grad_norm", "world_size", "rank", "it/s", "wall_clock",
 )  # fmt: skip
 
 
@@ -81,3 +81,8 @@ def test_lines_behind_a_mark_of_utf_8_and_a_blank_one() -> None:
     assert (60, None) == (reading.lines, reading.note)
     assert [(59, 0.5)] == facts.query("SELECT sum(n), avg(seconds) FROM step")
     assert [(2,)] == facts.query("SELECT min(line) FROM step")
+
+
+def test_a_clock_of_the_run_tells_the_time_of_a_step() -> None:
+    history = [{"step": 10 * at, "loss": 2.5, "wall_clock": 12.5 + 5.0 * at} for at in range(1, 60)]
+    assert {0.5} == {row[4] for row in rows(history)["step"]}

@@ -14,6 +14,17 @@ STEP_KEYS = (
     "step", "global_step", "trainer/global_step", "iteration", "iter", "train_step", "num_updates", "steps", "global_step/max_steps",
 )  # fmt: skip
 _WHEN_KEYS = ("timestamp", "ts", "wall_time", "time")
+# Seconds since the start of a run, where nothing else is called so; `elapsed` and `wall_time` may be those of one step.
+_CLOCK_KEYS = (
+    "wall_clock",
+    "wall_clock_time",
+    "wallclock",
+    "time_elapsed",
+    "elapsed_total",
+    "time_total_s",
+    "relative_time",
+    "_runtime",
+)
 _YEAR_2001 = 1e9  # seconds since the epoch; smaller numbers are no time stamps
 _OTHERS = frozenset(("perf/step_time_seconds", "data_time"))  # of MaxText, and of detectron2
 _NUMBERS = frozenset((int, float))
@@ -62,8 +73,11 @@ def of_rows(rows: Sequence[Row]) -> PlainRecords | None:
 
 
 def moment_of(record: Mapping[str, Any]) -> float | None:
-    """The time stamp of a record."""
-    return next((stamp for key in _WHEN_KEYS if (stamp := number(record.get(key)) or 0.0) > _YEAR_2001), None)
+    """The time stamp of a record, or of a clock that began with the run."""
+    stamp = next((stamp for key in _WHEN_KEYS if (stamp := number(record.get(key)) or 0.0) > _YEAR_2001), None)
+    if stamp is not None:
+        return stamp
+    return next((clock for key in _CLOCK_KEYS if (clock := number(record.get(key)) or 0.0) > 0), None)
 
 
 def are_trained(record: Mapping[str, Any]) -> bool:
@@ -85,4 +99,8 @@ def _when(values: Mapping[str, Floats], count: int) -> Floats:
         if key in values:
             stamps = values[key]
             when = np.where(np.isnan(when) & np.isfinite(stamps) & (stamps > _YEAR_2001), stamps, when)
+    for key in _CLOCK_KEYS:
+        if key in values:
+            clock = values[key]
+            when = np.where(np.isnan(when) & np.isfinite(clock) & (clock > 0), clock, when)
     return when
