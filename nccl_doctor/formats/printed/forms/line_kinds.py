@@ -75,7 +75,7 @@ class LineKinds:
         self._are_codes_common = with_codes * _COMMON > data.count(b"\n")
 
     def _new(self, line: bytes, plain: bytes, form: bytes) -> tuple[Form, bytes]:
-        if len(line) > _LONGEST or line[:1] == b"{":
+        if len(line) > _LONGEST or (line[:1] == b"{" and b'"' in line):  # a record of JSON, perhaps
             return _ANY, line
         if plain == line:
             plain = _CODE.sub(_WORD, line)
