@@ -252,7 +252,7 @@ class _Reader:
             self.copies.ends()
             self.ends()
             return True
-        if b"busbw" in line and b"algbw" in line:
+        if b"algbw" in line and b"busbw" in line.replace(b"|", b" ").split():
             self._root = b"root" in line
             names = [name for name in line.replace(b"|", b" ").split() if name not in _SIZES]
             self._columns = max(len(names) // names.count(b"busbw"), 3)

@@ -76,3 +76,13 @@ def test_a_log_with_rows_alone_is_recognised() -> None:
 
 def _literals() -> set[bytes]:
     return {literal for known in registry.FORMATS for literal in known.inside}
+
+
+@pytest.mark.parametrize(
+    "titles", ["# size count algbw(GB/s) busbw(GB/s)", "algbw_busbw", "# the algbw, not the busbw."]
+)
+def test_titles_without_the_word_alone_are_no_titles(titles: str) -> None:
+    (run,), rows = read("".join(f"{line}\n" for line in (titles, *(row(1 << power) for power in range(23, 28)))))
+
+    assert ("all_reduce", 10) == (run.operation, run.rows)
+    assert [1 << power for power in range(23, 28) for _ in (0, 1)] == [row.size for row in rows]
