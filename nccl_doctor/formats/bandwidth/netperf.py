@@ -19,7 +19,7 @@ _GBITS = {"3": 1e-6, "6": 1e-3, "9": 1.0}
 _GBITS_OF_BYTES = {"": 8e-9, "K": 8e-9 * 2**10, "M": 8e-9 * 2**20, "G": 8e-9 * 2**30}
 _ROW = re.compile(r"\s{0,20}\d{1,12}(?:\s{1,20}\d{1,12}(?:\.\d{1,6})?){3,11}\s*$")
 _MOST = 20_000  # runs
-_SENT, _GOT = 6, 4  # columns of the rows of UDP: what was sent, and below it what arrived
+_LONG = 6  # columns of a row of UDP that tells what was sent, and of the first row of requests
 
 
 class _Run(NamedTuple):
@@ -65,7 +65,7 @@ def read_format(stream: Readable, name: str, facts: Facts) -> Reading:
             ref = facts.evidence(name, number, text.strip())
             if rows and rows[-1].host == label.host and rows[-1].text == "sent":
                 rows.pop()
-            is_sent = test == "udp" and not requests and len(text.split()) >= _SENT
+            is_sent = test == "udp" and not requests and len(text.split()) >= _LONG
             row = ActiveTest(
                 host=label.host, tool="netperf", test=test, device=run.device, outcome="pass", value=value, unit=unit_,
                 text="sent" if is_sent else None, ref=ref,
@@ -83,12 +83,11 @@ def read_format(stream: Readable, name: str, facts: Facts) -> Reading:
 def _value(run: _Run, cells: list[str]) -> float | None:
     """The result in a row below the titles; None of one that is none, such as the second row of requests."""
     if "REQUEST" in run.head["kind"]:
-        rate = float(cells[5]) if len(cells) >= _SENT else 0.0
+        rate = float(cells[5]) if len(cells) >= _LONG else 0.0
         return 1e6 / rate if rate > 0 else None
     if run.gbits is None:
         return None
+    at = 4
     if run.head["protocol"] == "UDP":
-        at = _SENT - 1 if len(cells) >= _SENT else _GOT - 1
-    else:
-        at = 4
+        at = 5 if len(cells) >= _LONG else 3  # what was sent, and below it what arrived
     return float(cells[at]) * run.gbits if at < len(cells) else None

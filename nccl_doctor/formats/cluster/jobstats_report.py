@@ -26,7 +26,7 @@ _CPU = re.compile(
 _MEMORY = re.compile(
     r"\s{2,16}(?:[\w.-]{1,253}|Total used/allocated): (\d{1,6}(?:\.\d{1,3})?[KMGTP]?B)/(\d{1,6}(?:\.\d{1,3})?[KMGTP]?B) \("
 )
-_SIZE = re.compile(r"([\d.]{1,10})([KMGTP]?)B")
+_SIZE = re.compile(r"(\d{1,6}(?:\.\d{1,3})?)([KMGTP]?)B")
 _MIB = {"": 1 / (1 << 20), "K": 1 / 1024, "M": 1.0, "G": 1024.0, "T": 1024.0**2, "P": 1024.0**3}
 _MOST = 10_000  # reports, and GPUs of each
 
@@ -128,7 +128,7 @@ def read_format(stream: Readable, name: str, facts: Facts) -> Reading:
 
 def _mib(text: str) -> float:
     size = _SIZE.fullmatch(text)
-    return float(size[1]) * _MIB[size[2]] if size is not None and size[1].count(".") < 2 else 0.0
+    return float(size[1]) * _MIB[size[2]] if size is not None else 0.0
 
 
 def _whole(text: str) -> int | None:

@@ -252,9 +252,9 @@ class _Reader:
             self.copies.ends()
             self.ends()
             return True
-        if b"algbw" in line and b"busbw" in line.replace(b"|", b" ").split():
+        if b"algbw" in line and b"busbw" in (words := line.replace(b"|", b" ").split()):
             self._root = b"root" in line
-            names = [name for name in line.replace(b"|", b" ").split() if name not in _SIZES]
+            names = [name for name in words if name not in _SIZES]
             self._columns = max(len(names) // names.count(b"busbw"), 3)
             one = names[: self._columns]
             self._wrong = next((i for i, name in enumerate(one) if name in (b"#wrong", b"wrong", b"error")), None)
