@@ -12,7 +12,7 @@ from nccl_doctor.facts.guard import QueryProblem
 from nccl_doctor.facts.store import Facts
 from nccl_doctor.facts.tables import Xid
 from nccl_doctor.facts.views import VIEWS, View
-from tests.helpers.scaling import steps
+from tests.helpers.scaling import cost
 
 LOG = (
     "node01:101:101 [0] NCCL INFO Bootstrap : Using eth0:10.1.0.4<0>\n"
@@ -95,4 +95,4 @@ def test_a_flood_of_errors_of_one_host_takes_steps_in_proportion(view: str) -> N
         return facts
 
     query = f"SELECT count(*) FROM {view}"
-    assert steps(errors(1_600), query) < 5 * steps(errors(400), query)
+    assert cost(errors(1_600), query).steps < 5 * cost(errors(400), query).steps

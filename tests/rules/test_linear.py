@@ -13,7 +13,7 @@ from nccl_doctor.rules import loader
 from nccl_doctor.rules.row_sources import Present
 from nccl_doctor.rules.schema import GROUPS, Example, Rule
 from nccl_doctor.simulate import Spec, write_log
-from tests.helpers.scaling import TICK, add_copies, counted, restarted, steps, traced_lines
+from tests.helpers.scaling import TICK, add_copies, cost, counted, restarted, traced_lines
 
 SMALL = 16  # copies of the facts of an example; four times as many are compared with it
 RATIO = 4.5
@@ -29,12 +29,15 @@ FAULTS = (
 )
 STARTS = 60  # of the processes of an example's log; four times as many are compared with it
 CONSTANT = 4_000  # steps: what a query takes whatever it reads
+PARTS = 100  # of an answer: what a query may return whatever it reads
 
 
 def problems(rule: Rule, small: Facts, large: Facts, what: str) -> Iterator[str]:
-    before, after = steps(small, rule.query, rule.params), steps(large, rule.query, rule.params)
-    if after > RATIO * before + CONSTANT:
-        yield f"{rule.id} {rule.name}: {before:,} steps become {after:,} for four times {what}"
+    before, after = cost(small, rule.query, rule.params), cost(large, rule.query, rule.params)
+    if after.steps > RATIO * before.steps + CONSTANT:
+        yield f"{rule.id} {rule.name}: {before.steps:,} steps become {after.steps:,} for four times {what}"
+    if after.parts > RATIO * before.parts + PARTS:
+        yield f"{rule.id} {rule.name}: {before.parts:,} parts of an answer become {after.parts:,} for four times {what}"
 
 
 @pytest.mark.parametrize("group", GROUPS)
