@@ -21,6 +21,19 @@ def report(at: int, agent: int, local_rank: int, pid: int) -> str:
     )
 
 
+def table(host: str, rank: int, pid: int) -> list[str]:
+    """The end of the table that an agent prints when it gives up."""
+    return [
+        "Root Cause (first observed failure):",
+        "[0]:",
+        "  time      : 2024-05-07_12:00:41",
+        f"  host      : {host}",
+        f"  rank      : {rank} (local_rank: 0)",
+        f"  exitcode  : 1 (pid: {pid})",
+        "  error_file: <N/A>",
+    ]
+
+
 def restarts(*lines: str) -> list[int]:
     return [row.line for row in analyze.read_text("\n".join(lines) + "\n").rows(Restart)]
 
@@ -47,6 +60,13 @@ def test_each_new_worker_of_an_agent_begins_an_attempt(failed: list[int], betwee
         [report(0, 77, 1, 101), report(1, 88, 1, 201)],  # two agents
         [report(0, 77, 1, 101), report(9, 77, 1, 101)],  # said twice
         [f"node01: {report(0, 7, 1, 101)}", f"node02: {report(9, 7, 1, 202)}"],  # containers number from 1
+        [report(0, 7, 1, 101), report(0, 7, 1, 202)],  # no process starts and fails in the same second
+        [
+            report(0, 7, 0, 101),
+            report(9, 7, 0, 202),
+            *table("node01", 0, 101),
+            *table("node02", 8, 202),
+        ],  # of two nodes
     ],
 )
 def test_other_reports_are_no_restart(lines: list[str]) -> None:

@@ -9,14 +9,31 @@ of which it had reported another process before:
 
 from bisect import bisect_left
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
 from nccl_doctor.common.expressions import compiled
 from nccl_doctor.derive.declaration import derivation
 from nccl_doctor.facts.store import Facts
 from nccl_doctor.facts.tables import Process, ProcessEnd, PythonError, Restart
 
-_AGENT = compiled(r"\b[EWI]\d{4} [\d:.]{8,18} {1,3}(\d{1,9}) torch/")  # c10d and torchrun write as glog does
+# c10d and torchrun write as glog does
+_AGENT = compiled(
+    r"\b[EWI]\d{4} (?P<hours>\d\d):(?P<minutes>\d\d):(?P<seconds>\d\d(?:\.\d{1,9})?) {1,3}(?P<pid>\d{1,9}) torch/"
+)
+_DAY = 86_400
+_START = 1.0  # seconds that a Python process with PyTorch needs at least until it can fail
+
+
+class _Report(NamedTuple):
+    """What an agent of torchrun says of the end of a worker."""
+
+    agent: tuple[str | None, str]  # host, number of the process
+    clock: float  # seconds of the day
+    local_rank: int
+    pid: int
+    line: int
+    ref: int
 
 
 @derivation(fills=[Restart], needs=[Process, ProcessEnd], reads=[PythonError])
@@ -50,20 +67,32 @@ def _new_processes(facts: Facts, ends: dict[str, list[int]]) -> Iterator[tuple[s
 
 def _new_workers(facts: Facts) -> Iterator[tuple[str, int, int]]:
     """(file, line, ref) behind the last report on the workers that an agent of torchrun started again later."""
-    rows = facts.query(
+    reports: dict[str, list[_Report]] = defaultdict(list)
+    hosts: dict[str, set[str]] = defaultdict(set)
+    for file, host, local_rank, pid, text, line, ref in facts.query(
         "SELECT e.file, t.host, t.local_rank, t.pid, e.text, e.line, t.ref FROM process_end t JOIN evidence e ON e.id = t.ref"
         " WHERE t.reporter = 'torchelastic' AND t.pid IS NOT NULL AND t.local_rank IS NOT NULL ORDER BY e.line"
-    )
-    agents: dict[tuple[str, str | None, str], tuple[dict[int, int], int, int]] = {}  # pids of workers, last report
-    for file, host, local_rank, pid, text, line, ref in rows:
-        if (found := _AGENT.search(text)) is None:
-            continue
-        agent = file, host, found[1]
-        workers, before, last = agents.get(agent, ({}, 0, 0))
-        if workers.get(local_rank, pid) != pid:
-            yield file, before + 1, last
+    ):
+        if host is not None:
+            hosts[file].add(host)
+        if (found := _AGENT.search(text)) is not None:
+            clock = 60 * (60 * int(found["hours"]) + int(found["minutes"])) + float(found["seconds"])
+            reports[file].append(_Report((host, found["pid"]), clock, local_rank, pid, line, ref))
+    for file, said in reports.items():
+        # Agents in containers, and those of many nodes, have equal numbers.
+        if len(hosts[file]) <= len({report.agent for report in said}):
+            yield from ((file, line, ref) for line, ref in _again(said))
+
+
+def _again(reports: Sequence[_Report]) -> Iterator[tuple[int, int]]:
+    """(line, ref) behind the last report of one attempt of an agent, where a later one names another process of the same local rank."""
+    agents: dict[tuple[str | None, str], tuple[dict[int, int], _Report]] = {}  # pids of workers, last report
+    for report in reports:
+        workers, before = agents.get(report.agent, ({}, report))
+        if workers.get(report.local_rank, report.pid) != report.pid and (report.clock - before.clock) % _DAY >= _START:
+            yield before.line + 1, before.ref
             workers = {}
-        agents[agent] = {**workers, local_rank: pid}, line, ref
+        agents[report.agent] = {**workers, report.local_rank: report.pid}, report
 
 
 def _ends(facts: Facts) -> dict[str, list[int]]:
