@@ -2,6 +2,7 @@
 
 import gc
 import pickle
+from bisect import bisect_left
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager
@@ -27,6 +28,9 @@ SMALL = 3 << 15  # bytes of a log that is read line by line in the time that num
 GROUP = 4 << 20  # bytes of small logs that go to a process at once
 LOST = bytes(16)  # in a log: lines that were not written before a crash, or cut off while their writer went on
 HEAD = 1 << 16  # bytes by which a format is recognised
+INFO = b" NCCL INFO "
+SAMPLES, SAMPLE = 64, 1 << 12  # of a log that several processes read: how many, and bytes of each
+TEXT_COST = 10.0  # times as long as a line of NCCL takes one of a program in the flood of a failure; in steps it takes less time than that
 PARTS = 4096  # reads whose bytes are kept apart
 _REUSED = (32 << 20) - (1 << 16)  # bytes; glibc learns from no larger ones
 
@@ -67,7 +71,7 @@ def scan_file(path: Path, on_bytes: OnBytes | None = None, *, large: bool = Fals
         count = min(size // PARALLEL, processors(), PROCESSES)
         if count < 2:
             return scan(_StoppableStream(SizedFile(file), on_bytes), large=(large and size >= SMALL) or size >= LARGE)
-        cuts = [line_start(file, size * part // count) for part in range(1, count)]
+        cuts = [line_start(file, cut) for cut in even_cuts(file, size, count)]
     first, *parts = [(start, stop - start) for start, stop in pairwise([0, *cuts, size])]
     with without_garbage_collection():
         _load(path)
@@ -83,6 +87,27 @@ def scan_file(path: Path, on_bytes: OnBytes | None = None, *, large: bool = Fals
             # One that was killed, perhaps for its memory, is read here.
             counts.merge(pickle.loads(packed) if packed is not None else read_part(path, *part).packed())
         return counts, tail or read_end(path, size)
+
+
+def even_cuts(file: BinaryIO, size: int, count: int) -> list[int]:
+    """Offsets at which a file of so many bytes is to be cut into `count` parts that take about the same time.
+
+    Samples tell how much of it are lines of NCCL, which many ranks say in the same words, and how much are lines of programs, of
+    which each rank has its own when a job ends.
+    """
+    ends, spent = [], [0.0]
+    for number in range(SAMPLES):
+        file.seek(size * number // SAMPLES)
+        lines = file.read(SAMPLE).split(b"\n")
+        cost = sum(1.0 if INFO in line else TEXT_COST for line in lines) / len(lines)
+        ends.append(size * (number + 1) // SAMPLES)
+        spent.append(spent[-1] + cost)
+    shares = [spent[-1] * part / count for part in range(1, count)]
+    found = [bisect_left(spent, share) for share in shares]
+    return [
+        ends[at - 1] - int((spent[at] - share) / (spent[at] - spent[at - 1]) * size / SAMPLES)
+        for at, share in zip(found, shares, strict=True)
+    ]
 
 
 def _load(path: Path) -> None:

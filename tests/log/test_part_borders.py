@@ -1,14 +1,18 @@
 """Logs that are read in parts: a border between two parts may lie inside of a record of several lines."""
 
+import io
 from pathlib import Path
 
 import pytest
 from helpers.scanning import plain
+from hypothesis import given
+from hypothesis import strategies as st
 
 from nccl_doctor.app.analyze import read_text
 from nccl_doctor.facts.tables import Process
 from nccl_doctor.log import parallel
 from nccl_doctor.log.counts import LogCounts
+from nccl_doctor.log.parallel import even_cuts
 
 RECORDS = {
     "mpich": """\
@@ -82,3 +86,24 @@ def test_the_rank_of_a_thread_in_two_communicators_of_one_size_is_the_first() ->
     facts = read_text(RECORDS["ranks"])
 
     assert {42: 0, 43: 1} == {row.pid: row.rank for row in facts.rows(Process)}
+
+
+NCCL_LINE = b"node01:101:140 [0] NCCL INFO Channel 00/24 :    0   1   2   3\n"
+TEXT_LINE = b"[rank3]: RuntimeError: a failure that each rank tells in its own way\n"
+
+
+@given(st.lists(st.sampled_from([NCCL_LINE, TEXT_LINE]), min_size=1, max_size=40), st.integers(2, 16))
+def test_parts_of_a_log_begin_behind_each_other(blocks: list[bytes], count: int) -> None:
+    text = b"".join(200 * block for block in blocks)
+    cuts = even_cuts(io.BytesIO(text), len(text), count)
+    assert count - 1 == len(cuts)
+    assert sorted(cuts) == cuts
+    assert 0 < cuts[0]
+    assert cuts[-1] < len(text)
+
+
+def test_lines_that_take_longer_get_smaller_parts() -> None:
+    """The text of a failure stands at the end of a log."""
+    even, late = 6_000 * NCCL_LINE, 4_500 * NCCL_LINE + 1_300 * TEXT_LINE
+    assert even_cuts(io.BytesIO(even), len(even), 2) == [pytest.approx(len(even) / 2, rel=0.02)]
+    assert even_cuts(io.BytesIO(late), len(late), 2)[0] > 4_500 * len(NCCL_LINE)
