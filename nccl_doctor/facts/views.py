@@ -211,10 +211,12 @@ VIEWS = (
         },
         """
         SELECT k.host, k.rank, k.kind, k.fault, k.program, k.message, k.title, k.means,
-          iif(substr(k.means, 1, length(k.title) + 1) = k.title || ' ', k.means, k.title || ': ' || k.means),
+          iif(substr(k.means, 1, length(k.title) + 1) = k.title || ' ', '', k.title || ': ') || k.means
+            || coalesce(' Ranks: ' || trim(field(k.fields, 'ranks'), '[]') || '.', '') || coalesce(' Who waited: ' || w.waiters || '.', ''),
           coalesce('Likely: ' || k.causes || '. ', ''), k.command,
           CASE WHEN (SELECT in_order FROM job_end) OR k.ref IN (SELECT ref FROM recovered)
             OR (k.message = 'script-not-runnable' AND k.last_line < made.line)
+            OR (k.message = 'command-not-found' AND k.last_line + 200 < i.lines)  -- the script went on
             OR EXISTS (SELECT 1 FROM communicator c JOIN evidence o ON o.id = c.ref WHERE c.host IS k.host AND c.pid IS k.pid
               AND c.phase IN ('complete', 'plain') AND o.file = e.file AND o.line > e.line)
             OR (k.severity = 'warning' AND k.confidence = 'possible' AND k.last_line < (
@@ -225,7 +227,12 @@ VIEWS = (
         FROM known_message k JOIN evidence e ON e.id = k.ref LEFT JOIN (
           SELECT t.file, max(o.line) AS line FROM (SELECT file, ref FROM throughput_run UNION ALL SELECT file, ref FROM scalar) t
           JOIN evidence o ON o.id = t.ref GROUP BY t.file
-        ) made ON made.file = e.file
+        ) made ON made.file = e.file LEFT JOIN (
+          SELECT message, group_concat(waiter, '; ') AS waiters FROM (
+            SELECT DISTINCT message, iif(field(fields, 'waiter') GLOB '[0-9]*', 'rank ', '') || field(fields, 'waiter') AS waiter
+            FROM known_message WHERE field(fields, 'waiter') IS NOT NULL ORDER BY message, waiter LIMIT 64
+          ) GROUP BY message
+        ) w ON w.message = k.message LEFT JOIN input i ON i.path = e.file
         WHERE k.kind <> 'harmless'
           AND NOT (k.message = 'nccl-error-in' AND EXISTS (SELECT 1 FROM nccl_explained))
           AND NOT (k.severity = 'note' AND coalesce((SELECT in_order FROM job_end), 0))

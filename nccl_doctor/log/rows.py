@@ -319,7 +319,8 @@ def _known_message(context: Context, pattern: Pattern | None) -> Iterator[tables
         known = hit.message
         yield tables.KnownMessage(
             known.program, known.id, known.kind, known.fault or None, known.role, known.grade(), known.confidence,
-            known.title, known.means, "; ".join(known.causes) or None, known.command(), context.level or None, context.host, context.rank,
+            known.title, known.means, "; ".join(known.causes) or None, known.command(), context.level or None, context.host,
+            context.rank if context.rank is not None else _convert(hit.fields.get("rank"), int),
             context.pid, context.text, json.dumps(hit.fields, ensure_ascii=False), context.n, context.last_line,
             context.stamp, context.ref,
         )  # fmt: skip

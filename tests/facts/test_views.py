@@ -46,6 +46,31 @@ def test_a_command_that_a_running_job_did_not_find_is_no_failed_launch() -> None
     assert [] == analyze.read_text(missing + late).sql(rows)[1]
 
 
+def test_a_command_that_a_script_did_not_find_is_a_note_where_it_went_on() -> None:
+    missing = "/var/spool/slurmd/job00042/slurm_script: line 19: modle: command not found\n"
+    rows = "SELECT severity FROM reported_fault WHERE message = 'command-not-found'"
+    assert [("warning",)] == analyze.read_text(missing + "done\n" * 9).sql(rows)[1]
+    assert [("note",)] == analyze.read_text(missing + "TIME PER STEP\t10\t0.38\n" * 300).sql(rows)[1]
+
+
+def test_a_fault_names_the_ranks_of_its_lines_and_who_waited() -> None:
+    log = "".join(
+        f"DeepEP timeout check failed: rank = {rank}, thread = {thread}, value = 0)\n"
+        for rank in (5, 1)
+        for thread in range(3)
+    )
+    ((rank, said), *_) = analyze.read_text(log).sql("SELECT rank, said FROM reported_fault")[1]
+    assert (None, True) == (rank, said.endswith(" Who waited: rank 1; rank 5."))
+    log = "DeepEP combine RDMA sender timeout, channel: 2, RDMA: 1, nvl: 3, dst RDMA: 0, tail: 12\n"
+    ((said,),) = analyze.read_text(log).sql("SELECT said FROM reported_fault")[1]
+    assert said.endswith(" Who waited: RDMA: 1, nvl: 3.")
+    log = "ABORT!!! Out of all 8 trainers, the trainer process with rank=[2, 6] was aborted. Please check its log.\n"
+    ((said,),) = analyze.read_text(log).sql("SELECT said FROM reported_fault")[1]
+    assert said.endswith(" Ranks: 2, 6.")
+    ((rank,),) = analyze.read_text("Hang detected on rank 3 in PyExecutor\n").sql("SELECT rank FROM reported_fault")[1]
+    assert 3 == rank
+
+
 def test_a_gpu_that_died_makes_the_failure_a_consequence() -> None:
     facts = analyze.read_text(LOG + "[12345.6] NVRM: Xid (PCI:0000:3b:00): 79, GPU has fallen off the bus.\n")
     assert [(0,)] == facts.sql("SELECT links_up FROM rdma_state")[1]

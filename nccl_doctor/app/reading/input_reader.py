@@ -34,7 +34,7 @@ BROKEN = "broken"  # of those that may hold a log and could not be read; no repo
 _FURTHER = 1 << 20  # bytes in which the log of a job begins behind what its script printed
 ZEROS = "holds runs of zero bytes in the place of lines that were lost, as after a crash or a truncation"
 _EVIDENCE_IN = "SELECT 1 FROM evidence WHERE file = ? AND line BETWEEN ? AND ? LIMIT 1"
-_OF_STEPS = ("throughput_run", "scalar", "training_event")  # what step lines fill
+_OF_STEPS = ("throughput_run", "scalar")  # what step lines fill
 TOLD = 3  # problems that are told where nothing could be read
 
 

@@ -22,7 +22,7 @@ FORMATS = (
         "own-progress",
         "progress_lines",
         tables=("throughput_run", "step", "scalar"),
-        inside=(b"loss", b"Loss", b"LOSS", b" trl:"),
+        inside=(b"loss", b"Loss", b"LOSS", b" trl:", b" l_pix: "),
         last=True,
         after=("training-steps",),
     ),

@@ -12,7 +12,7 @@ from nccl_doctor.formats.training.steps.last_loss import loss_span
 
 _STEP = compiled(
     rb"(?i)(?<![a-z])(?:global[_ ]?|train[_ ]?)?(?:step|iteration|iter|it|batch|update)s?[\"']?\s{0,3}[:=#|]?\s{0,3}\[?\s{0,6}"
-    rb"(\d{1,12})(?:\s?/\s?(\d{1,12}))?(?![\d.]*\.\d|\s?/s)"
+    rb"(\d{1,3}(?:,\d{3}){1,3}(?![\d.])|\d{1,12})(?:\s?/\s?(\d{1,12}))?(?![\d.]*\.\d|\s?/s)"
 )
 _STEP_BEHIND = compiled(
     rb"(?i)(?<![\w.,/])(\d{1,12})(?:\s?/\s?(\d{1,12}))?\s?(?:steps?|iterations?|iters?)(?=[:,|\])])"
@@ -26,21 +26,22 @@ _SAMPLES = compiled(
     rb"(?i)\btrain epoch:? {0,3}\d{1,9} {0,3}\[ {0,9}\d{1,15}/\d{1,15} {1,3}\( {0,3}\d{1,9}(?:\.\d{1,15})?%\)\]"
 )
 _ELAPSED = compiled(
-    rb"(?i)(?:elapsed|total[_ ]time|since[_ ]start)(?:[_ ]?time)?[\"']?\s{0,3}[:=]?\s{0,3}"
-    rb"(\d{1,9}(?:\.\d{1,9})?)\s?(ms|s|sec|secs|seconds|m|min|h)?(?![\w:.])"
+    rb"(?i)(?:elapsed|total[_ ](?:(?:used|run|wall|train(?:ing)?)[_ ])?time|since[_ ]start)(?:[_ ]?time)?[\"']?\s{0,3}[:=]?\s{0,3}"
+    rb"(\d{1,9}(?:\.\d{1,20})?)\s?(ms|s|sec|secs|seconds|m|min|h)?(?![\w:.])"
 )
 _TOOK = compiled(
     rb"(?i)(?<![a-z])(?:time(?: taken)?|took|duration|(?:finished|completed|done|ended) in|elapsed)\W{1,4}"
-    rb"(?:(\d{1,9})\s?h(?:ours?)?\W{1,2})?(?:(\d{1,9})\s?m(?:in(?:utes)?)?\W{1,2})?(\d{1,9}(?:\.\d{1,9})?)\s?(s|sec|secs|seconds|min|minutes|m|ms)?(?![\w:.])"
+    rb"(?:(\d{1,9})\s?h(?:ours?)?\W{1,2})?(?:(\d{1,9})\s?m(?:in(?:utes)?)?\W{1,2})?(\d{1,9}(?:\.\d{1,20})?)"
+    rb"\s?(s|sec|secs|seconds|min|minutes|m|ms)?(?![\w:.]|, ETA)"
 )
-_LONE = compiled(rb"(?<![\w.,:/+-])(?P<value>\d{1,9}\.\d{1,9})\s?(?P<unit>ms|s|secs?|seconds)(?![\w.:/])")
+_LONE = compiled(rb"(?<![\w.,:/+-])(?P<value>\d{1,9}\.\d{1,20})\s?(?P<unit>ms|s|secs?|seconds)(?![\w.:/])")
 _NO_STEP = compiled(
     rb"(?i)elapsed|total|remain|since|\beta\b|left|so far|\bper\b|/"
 )  # times of something else, or rates
 _WRITER = compiled(rb"(?i)(?<!\S)\(\d{1,6}/\d{1,6}\)(?!\S)|(?<![a-z_])rank\W{0,2}\d{1,6}")  # icefall's `(3/8)`
 _TIME = (
     rb"(?:(?P<hours>\d{1,5}):(?P<minutes>\d{1,2}):(?P<rest>\d{1,2}(?:\.\d{1,9})?)"
-    rb"|(?P<value>\d{1,9}(?:\.\d{1,9})?)(?:\s?(?P<unit>ms|s|secs?|seconds|min|h)(?![a-z/]))?)"
+    rb"|(?P<value>\d{1,9}(?:\.\d{1,20})?)(?:\s?(?P<unit>ms|s|secs?|seconds|min|h)(?![a-z/]))?)"
 )
 _NAMED_CLOCK = compiled(
     rb"(?i)(?<![a-z])(?:(?:time )?elapsed|total[_ ]time|since[_ ]start|wall[_ -]?(?:clock|time)|run[_ ]?time|train(?:ing)?[_ ]time|time)"
@@ -173,7 +174,7 @@ def _clock_numbers(clock: re.Match[bytes]) -> Iterator[Number]:
 def mark_of(line: bytes) -> Mark:
     """What a line tells."""
     places = places_of(line)
-    values = {name: float(line[start:end]) * times for name, start, end, times in places.numbers}
+    values = {name: float(line[start:end].replace(b",", b"")) * times for name, start, end, times in places.numbers}
     epoch, step, total = (int(values[name]) if name in values else None for name in WHOLE)
     took, clock = (
         sum(values[part] for part in parts if part in values) if parts[-1] in values else None for parts in SUMS

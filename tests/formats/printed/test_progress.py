@@ -41,6 +41,18 @@ FINE, DATE, DAY = "%Y-%m-%d %H:%M:%S.%f", "%Y-%m-%d %H:%M:%S", "%H:%M:%S.%f"
         (lambda n: f"{at(4 * n, DAY)} Epoch 1/3 Batch {20 * n}/800 Loss {9 - n / 10} Acc 0.5", 0.2),  # over midnight
         (lambda n: f"step {10 * n} | loss {9 - n / 10} | elapsed {5.0 * n:.1f}s", 0.5),
         (lambda n: f"iteration {n}, train_loss={9 - n / 10}, time elapsed: {1.5 * n:.1f} min", 90.0),
+        (
+            lambda n: (
+                f"Epoch 0, Step {25 * n}, total used time {7 * n + 0.418160438538} s, avg loss so far is {9 - n / 10}"
+            ),
+            0.28,
+        ),
+        (
+            lambda n: (
+                f"{at(40 * n, FINE)} - INFO: [epoch: 1, iter: {900 + 100 * n:,}, lr:(1.9e-04,)] l_pix: {9 - n / 10:.4e} "
+            ),
+            0.4,
+        ),
     ],
 )
 def test_the_pace_of_steps(line: Callable[[int], str], seconds: float) -> None:
@@ -221,3 +233,28 @@ def test_lines_that_count_samples_tell_a_rate_and_no_steps() -> None:
     (run,) = facts.rows(ThroughputRun)
     assert ("samples/s", None) == (run.unit, run.last_step)
     assert {32.0} == {step.rate for step in facts.rows(Step)}
+
+
+def test_a_bar_of_an_evaluation_is_no_epoch() -> None:
+    bars = [f"[>>>-----] {n}/117, 2.3 task/s, elapsed: {n}s, ETA:   {117 - n}s" for n in range(1, 9)]
+    facts = read(
+        [line for epoch in range(1, 5) for line in (f"[epoch: {epoch}, iter: {epoch}00] l_pix: 1.2e-02", *bars)]
+    )
+    assert [] == facts.rows(ThroughputRun)
+
+
+def test_two_numbers_are_no_thousands() -> None:
+    facts = read([f"{at(4 * n, FINE)} iter: {n},{n % 10} loss: {9 - n / 10}" for n in range(1, 40)])
+    (run,) = facts.rows(ThroughputRun)
+    assert (2, 39) == (run.first_step, run.last_step)
+
+
+def test_a_log_with_evaluations_is_a_loop_of_its_own(tmp_path: Path) -> None:
+    log = tmp_path / "train.log"
+    lines = [
+        f"Epoch 0, Step {25 * n}, total used time {7.5 * n} s, avg loss so far is {9 - n / 10}" for n in range(1, 30)
+    ]
+    log.write_text("\n".join([*lines, "Epoch 0, val loss is 0.031, val mse is 0.011."]) + "\n")
+    _, facts, _ = analyze.analyze([str(log)])
+    (run,) = facts.rows(ThroughputRun)
+    assert ("own-loop", 29) == (run.tool, run.points + 1)

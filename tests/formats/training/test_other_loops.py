@@ -110,6 +110,21 @@ def test_pods_of_one_rank_are_two_runs_unless_one_goes_on(first: tuple[int, int]
         ("epoch 1 step {s}: loss = 1.9, 0.5s per step", "own-loop", (0.5, 2.0)),
         ("{s} : iter_speed 7.82 seconds per iteration | Loss: 1.8906", "cosmos", (7.82, 1 / 7.82)),
         (
+            "train epoch 12, step {s}, cost:output/output_prob 0.31, num_seqs 9, 0.5 sec/step, elapsed 0:11:47, exp. remaining 0:09",
+            "returnn",
+            (0.5, 2.0),
+        ),
+        (
+            "Epoch: [3/50][{s}/743] Data 0.004 (0.031) Batch 0.5 (0.845) Remain 08:12:44 MainLoss 0.61 Loss 0.83 Accuracy 0.85.",
+            "semseg",
+            (0.5, 2.0),
+        ),
+        (
+            "[2026-11-02 10:00:01,120 INFO test.py line 190 77] Test: [{s}/500] Data 0.21 (0.24) Batch 0.5 (0.6).",
+            "semseg-test",
+            (0.5, 2.0),
+        ),
+        (
             "0: INFO    26-11-02 10:01:47.7 - 0:01:47 - step: {s}  acc: 0  loss:  7.8750  wps: 1.44e+05  iter:  0.45  data: 0.002",
             "torchtitan",
             (None, 144000.0),

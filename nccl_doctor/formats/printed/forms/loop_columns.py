@@ -14,6 +14,7 @@ from nccl_doctor.formats.training.lines.line_numbers import Floats, TextNumbers,
 
 _DIGITS = 9  # of a run, in the expressions of all numbers
 _NONE = repeat(None)
+_THOUSANDS = b",0"
 
 
 class LoopColumns(NamedTuple):
@@ -47,6 +48,8 @@ def loop_columns_of(line: bytes, plain: bytes, form: bytes) -> LoopColumns | Non
         return None
     numbers = []
     for one, short in zip(places.numbers, of_form.numbers, strict=True):
+        if form[short.end : short.end + 2] == _THOUSANDS:  # `121,400` is one number, `5,4` are two
+            return None
         where = digit_runs(plain, one.start, form, short.start, short.end, one.times)
         if where is None:
             return None

@@ -14,8 +14,9 @@ from nccl_doctor.formats.training.steps.scalars import Place, Scalars
 
 LINES = 16  # from the end of a block, of which one tells a loss
 _LOSS = compiled(
-    rb"(?i)(?<![a-z_])((?:train(?:ing)?|val(?:id(?:ation)?)?|eval(?:uation)?|test|lm|total|reduced_train|avg)?[ _/-]?loss)\b"
-    rb"[\"']?[ \t]{0,3}[:=]?[ \t\"']{0,6}"
+    rb"(?i)(?<![a-z_])((?:train(?:ing)?|val(?:id(?:ation)?)?|eval(?:uation)?|test|lm|total|reduced_train|avg)?[ _/-]?loss|"
+    rb"l_(?:g_)?(?:pix|total))\b"  # the second: BasicSR and what came of it
+    rb"[\"']?(?: so far)?(?: is\b)?[ \t]{0,3}[:=]?[ \t\"']{0,6}"
     rb"(-?\d{1,12}(?:\.\d{1,20})?(?:e[+-]?\d{1,3})?|nan|[+-]?inf)(?![\w%/])"
 )
 
@@ -28,13 +29,13 @@ def loss_of(line: bytes) -> tuple[str, float] | None:
 
 def loss_span(line: bytes) -> tuple[str, int, int] | None:
     """The name of the first loss of a line, and where its value begins and ends."""
-    if b"oss" not in line and b"OSS" not in line:
+    if b"oss" not in line and b"OSS" not in line and b" l_" not in line:
         return None
     found = _LOSS.search(line)
     if found is None:
         return None
     name = found[1].decode().strip(" _/-").replace(" ", "_").lower()
-    return name if name != "lm_loss" else "loss", *found.span(2)
+    return "loss" if name == "lm_loss" or name.startswith("l_") else name, *found.span(2)
 
 
 class LastLoss:

@@ -135,7 +135,7 @@ def _seconds(literal: bytes, scale: float = 1.0, *, only_after: bool = False) ->
 
 
 _RUNNING = compiled(
-    rb"(?i)(?:elapsed|wall|total|remaining|estimated|eta)\Z"
+    rb"(?i)(?:elapsed|wall|total|remaining|estimated|eta)(?: used)?\Z"
 )  # in front of ` time: `: no time of a step
 
 

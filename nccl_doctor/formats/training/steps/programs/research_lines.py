@@ -4,7 +4,7 @@ Sources: `train_gpt.py` of modded-nanogpt, `train_gpt2.cu` of llm.c, `recorders/
 `grpo.py` of NeMo-RL, `scheduler.h` of Marian, `executor.py` of WeNet, `callback.py` of ms-swift, `train_metric_utils.py` of
 slime, `perf.py` of DeepSpeed-Chat (2023, and since), `trainer.py` of NVIDIA's GNMT, `callbacks.py` of LLaMA-Factory
 (`include_effective_tokens_per_second`), `iter_speed.py` of Cosmos, `on_policy_runner.py` of RSL-RL, `utils/logging.py` of
-SlowFast and pycls::
+SlowFast and pycls, `TFEngine.py` of RETURNN, `tool/train.py` and `tool/test.py` of semseg::
 
     step:126/1750 train_time:12432ms step_avg:98.67ms
     step    1/18865 | loss 11.0 (+nanz)| norm 15.4 (+nanz)| lr 8.6e-07 | 3321.91 ms | 48.3% bf16 MFU | 157849 tok/s
@@ -24,10 +24,14 @@ SlowFast and pycls::
     0: TRAIN [0][10/981]\tTime 0.312 (0.330)\tData 1.2e-03 (3.4e-02)\tTok/s 82412 (79004)\tLoss/tok 8.9 (9.4)\tLR 1.2e-04
     0: Performance: Epoch: 0\tTraining: 661440 Tok/s\tValidation: 355792 Tok/s
     json_stats: {"_type": "train_iter", "dt": 0.61, "dt_data": 0.01, "dt_net": 0.60, "epoch": "3/40", "iter": "20/500", "loss": 2.1}
+    train epoch 12, step 840, cost:output/output_prob 0.31, loss 201.4, num_seqs 9, 0.842 sec/step, elapsed 0:11:47, exp. remaining 0:09:02
+    Epoch: [3/50][20/743] Data 0.004 (0.031) Batch 0.812 (0.845) Remain 08:12:44 MainLoss 0.6120 Loss 0.8311 Accuracy 0.8512.
+    Test: [20/500] Data 0.210 (0.244) Batch 1.905 (1.961).
 """
 
 from nccl_doctor.formats.training.steps.step_formats import DATA, EPOCH, NUMBER, RATE, SECONDS, SPEED, Tool, by
 
+_METER = rb"\] Data " + DATA + rb" \(\d[\d.]{0,15}\) Batch " + SECONDS + rb" \("
 _STATS = rb'json_stats: \{.{0,300}?"_type": "train_'
 TOOLS = (
     Tool(
@@ -207,4 +211,19 @@ TOOLS = (
         "job",
         by(rb"Performance: Epoch: (?P<step>\d+)\s+Training: " + RATE + rb" Tok/s"),
     ),
+    Tool(
+        b" sec/step, elapsed ",
+        "returnn",
+        "samples/s",
+        "job",
+        by(rb"\btrain epoch \d{1,9}, step (?P<step>\d{1,12}), .{0,2000}? " + SECONDS + rb" sec/step, elapsed "),
+    ),
+    Tool(
+        b") Batch ",
+        "semseg",
+        "samples/s",
+        "job",
+        by(rb"Epoch: \[(?P<epoch>\d{1,9})/\d{1,9}\]\[(?P<step>\d{1,12})/(?P<total>\d{1,12})" + _METER),
+    ),
+    Tool(b"] Data ", "semseg-test", "samples/s", "job", by(rb"Test: \[(?P<step>\d{1,12})/\d{1,12}" + _METER)),
 )
