@@ -11,20 +11,21 @@ _ROOM = 330  # characters for all of them
 _LABEL = 40  # characters
 _CLOCK = 3  # values, the last of them the largest, that show a time which runs on
 _RUNS = compiled(r"(?i)wall|elapsed|total")
-_STATISTIC = r"(?i)quantile|percentile|std_?(?:dev|err)?(?![a-z])|variance|(?:\b|_)(?:min|max|p\d\d?)(?:\b|_)"
+_STATISTIC = r"(?i)quantile|percentile|std_?(?:dev|err)?(?![a-z])|variance|(?:\b|_)(?:min|max|p\d\d?)(?:\b|_)|\d%"
+_SETTING = r"(?i)(?:\b|_)(?:nums?|number|batch|size|length|len|seed|port|count)(?:\b|_)"
 
 
 def clauses(facts: Facts) -> Iterator[tuple[str, int]]:
     """`Throughput 1,983 images/s (1,787 to 2,059, 10 values)`: rates first, then times, then other columns of tables.
 
-    Of each kind extremes, quantiles and deviations come behind what they are statistics of.
+    Extremes, quantiles and deviations come behind, and sizes that somebody set last.
     """
     if facts.query("SELECT 1 FROM throughput_run LIMIT 1"):
         return
     rows = facts.query(
         "SELECT name, unit, n, median, last, last_label, lowest, lowest_label, highest, highest_label, worst_ref FROM printed_number"
-        " ORDER BY CASE kind WHEN 'rate' THEN 0 WHEN 'time' THEN 1 ELSE 2 END, name REGEXP ?, rowid",
-        (_STATISTIC,),
+        " ORDER BY kind IS NULL AND name REGEXP ?, name REGEXP ?, CASE kind WHEN 'rate' THEN 0 WHEN 'time' THEN 1 ELSE 2 END, rowid",
+        (_SETTING, _STATISTIC),
     )
     room = _ROOM
     for shown, (text, ref) in enumerate(map(_clause, rows[:_MOST])):

@@ -6,11 +6,13 @@ from typing import Any, NamedTuple
 
 from nccl_doctor.common.expressions import compiled
 from nccl_doctor.formats.json_numbers import finite
-from nccl_doctor.formats.printed.units import kind_of, unit_in
+from nccl_doctor.formats.printed.units import kind_of, rate_in, unit_in
 from nccl_doctor.formats.training.metrics import number
 
 _KEYS = 200  # of one record
 _DEEP = 3
+_TITLES = ("columns", "header", "headers")  # how the key of the titles of a table ends
+_COLUMNS = 40
 _OF_DOCUMENT = 20_000  # values that are looked at
 _DEEPEST = 12
 _NAMED = (("metric_name", "metric_value", "metric_unit"), ("metric", "value", "unit"), ("name", "value", "unit"))
@@ -62,6 +64,7 @@ def numbers_of_document(data: bytes) -> list[Told] | None:
         {"results": {"matmul": {"metric_name": "tflops", "metric_value": 74.3, "metric_unit": "TFLOPS"}}}
         {"request_latency": {"unit": "ms", "avg": 812.5, "p99": 1290.0}, "tokens_per_second": {"successful": {"mean": 431.0, "max": 455.0}}}
         {"all_reduce": [{"size_mb": 1, "busbw_gbps": 39.9}, {"size_mb": 10, "busbw_gbps": 203.2}]}
+        {"columns": ["size", "busbw (GB/s)"], "data": [[1024, 0.31], [2048, 0.60]]}
     """
     try:
         document = json.loads(data)
@@ -86,6 +89,7 @@ def numbers_of_document(data: bytes) -> list[Told] | None:
             elif (mean := _mean(above, key, value)) is not None:
                 told.append(Told(*mean, line))
                 continue
+            told += [Told(*one, line) for one in _columns(value)]
             inner = [
                 _Part(key, str(of), one, depth + 1, is_key=True)
                 for of, one in value.items()
@@ -127,6 +131,24 @@ class _Lines:
             self.number += self._text.count("\n", self._at, place)
         self._at = place if place < 0 else place + 1
         return self.number
+
+
+def _columns(record: dict[str, Any]) -> Iterator[tuple[str, str, float]]:
+    """(title, unit, value) of the rates and times of an object with titles and rows, as pandas writes with `orient="split"`."""
+    titles = next((of for key, of in record.items() if key.lower().endswith(_TITLES) and _are_titles(of)), None)
+    if titles is None:
+        return
+    kept = [(at, title[:60]) for at, title in enumerate(titles) if kind_of(title, rate_in(title)) is not None]
+    for rows in record.values():
+        for row in rows if isinstance(rows, list) else ():
+            if isinstance(row, list) and len(row) == len(titles):
+                for at, title in kept:
+                    if (value := finite(row[at])) is not None:
+                        yield title, rate_in(title) or unit_in(title), value
+
+
+def _are_titles(value: Any) -> bool:
+    return isinstance(value, list) and 2 <= len(value) <= _COLUMNS and all(isinstance(one, str) for one in value)
 
 
 def _mean(above: str, key: str, record: dict[str, Any]) -> tuple[str, str, float] | None:

@@ -33,6 +33,9 @@ _FORMULA = compiled(
     rb" = [^=:;]{1,120}[/*][^=:;]{1,120}:(?=\s)"
 )  # `fwd FLOPS per GPU = fwd flops per GPU / fwd latency: 81.9 TFLOPS`
 _SHAPE = compiled(rb"\(\d{1,9}(?:, ?\d{1,9}){1,4}\)(?: x \d{1,9}){0,4}")  # `per iteration of (512,512,512) x 4: 0.43 s`
+_LOADING = compiled(
+    rb"\d{1,3}%\|[^|\n]{0,200}\| {0,9}\d{1,15}/\d{1,15} \[[^\]\n]{0,100}\]?"
+)  # a bar: of steps others tell
 _DOWNLOAD = compiled(rb"\bFetched \d{1,6}(?:\.\d{1,3})? ?[kMG]?B in \d|[kMG]i?B/s eta \d")  # of apt and pip
 _CLOSED = compiled(rb"\([^()\n]{0,200}\)")
 _SAYS = compiled(rb"(?:[:=]|\b(?:is|was|took|of|in)\b)[\s\"'~]{0,24}\Z")
@@ -70,7 +73,9 @@ def numbers_of_line(line: bytes) -> Iterator[tuple[str, str, float]]:
 
 
 def plain_numbers(line: bytes) -> bytes:
-    """A line without the shape of a matrix and without formulas, with times in hours or minutes as seconds."""
+    """A line without bars, shapes of matrices and formulas, with times in hours or minutes as seconds."""
+    if b"%|" in line:
+        line = _LOADING.sub(b"", line)
     return _SPAN.sub(_in_seconds, _SHAPE.sub(b"", _FORMULA.sub(b":", line)))
 
 

@@ -7,6 +7,8 @@ from nccl_doctor.facts.store import Facts
 from nccl_doctor.formats.declaration import Reading
 from nccl_doctor.formats.printed import tables as whole_tables
 from nccl_doctor.formats.printed.exposed_metrics import ExposedMetrics
+from nccl_doctor.formats.printed.forms.bar_tables import BarTables
+from nccl_doctor.formats.printed.forms.described import Described
 from nccl_doctor.formats.printed.forms.line_batches import LineBatch
 from nccl_doctor.formats.printed.forms.line_kinds import (
     DEVICE,
@@ -31,6 +33,7 @@ _BLOCK = 1 << 20
 _DOCUMENT = 4 << 20  # bytes of a JSON document that is read as a whole
 _LONGEST = 600  # bytes of a line
 _LINES = 1_000_000
+_NEAR = 3  # lines below titles, of which one is a row
 
 
 def read_format(stream: Readable, name: str, facts: Facts) -> Reading:
@@ -77,9 +80,9 @@ def _read_table(stream: Readable, table: whole_tables.Table, series: NumberSerie
 def _read_lines(stream: Readable, series: NumberSeries, name: str, facts: Facts) -> Reading:
     kinds, progress, step_tables = LineKinds(), Progress(), StepTables()
     hardware, metrics, batch = HardwareList(), ExposedMetrics(series), LineBatch(series, progress)
-    tables = step_tables, UnitTables(series), MagmaTables(series)
+    tables = step_tables, UnitTables(series), MagmaTables(series), BarTables(series), Described(series)
     are_open = False  # tables, whose rows may follow
-    lines = used = 0
+    lines = used = near = 0
     for block in blocks(stream, _BLOCK):
         for line, form, plain in kinds.of_lines(block.data):
             lines += 1
@@ -89,7 +92,8 @@ def _read_lines(stream: Readable, series: NumberSeries, name: str, facts: Facts)
             if kind & METRIC and (exposed := metrics.take(line, lines)) is not None:
                 used += exposed
                 continue
-            if (kind & TITLES or are_open) and any(table.take(line, lines) for table in tables):
+            near = lines + _NEAR if kind & TITLES else near
+            if (are_open or lines <= near) and any(table.take(line, lines) for table in tables):
                 used += 1
                 are_open = True
             elif kind and (len(line) <= _LONGEST or line[:1] == b"{"):

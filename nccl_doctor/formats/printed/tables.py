@@ -1,6 +1,7 @@
 """Tables whose columns have titles: with commas, or with a column that names the units."""
 
 from collections.abc import Sequence
+from itertools import pairwise
 
 from nccl_doctor.common.expressions import compiled
 from nccl_doctor.formats.printed.series import NumberSeries, Place
@@ -186,6 +187,8 @@ def recognise(head: bytes, *, whole: bool = False) -> Table | None:
     if all(_readings(row) for row in rows):
         return _Readings()
     titles, *cells = rows
+    if all(number(cell.strip()) is not None for row in rows for cell in row):
+        return _counted(rows)
     if any(number(title) is not None for title in titles):
         return None
     long = _Long([title.strip().lower() for title in titles], cells)
@@ -197,6 +200,15 @@ def recognise(head: bytes, *, whole: bool = False) -> Table | None:
     ]
     label = next((index for index, is_number in enumerate(numeric) if not is_number), None)
     return _Commas(titles, columns, label) if columns else None
+
+
+def _counted(rows: Sequence[Sequence[str]]) -> Table | None:
+    """A table without titles whose first column counts: steps or sizes, and what was measured for each."""
+    counts = [number(row[0].strip()) for row in rows]
+    if len(rows) < _ROWS or not all(a is not None and b is not None and a < b for a, b in pairwise(counts)):
+        return None
+    titles = [f"column {at}" for at in range(1, len(rows[0]) + 1)]
+    return _Commas(titles, range(1, len(titles)), 0)
 
 
 def _measured(titles: Sequence[str]) -> bool:

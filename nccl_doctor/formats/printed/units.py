@@ -20,6 +20,8 @@ _RATES = frozenset(
         "qps",
         "rps",
         "wps",
+        "sps",
+        "tps",
         "iops",
         "gbps",
         "mbps",
@@ -52,13 +54,15 @@ _RATE_NAME = compiled(
 )
 _TIME_NAME = compiled(
     r"(?i)latenc|elapsed|duration|(?<![a-z])(?:time|times|ttft|tpot|itl|runtime|wall[ _-]?(?:time|clock))(?![a-z])|"
-    r"_(?:ms|us|ns|s|sec|secs|seconds)\Z"
+    r"_(?:ms|us|ns|s|sec|secs|seconds)(?:_(?:mean|avg|average|median|min|max|std(?:dev)?|total|(?:quantiles_)?p\d\d?))?\Z"
 )
 _CLOCK_NAME = compiled(
     r"(?i)time[ _-]?stamp|date|timeout|time[ _-]?(?:limit|zone|step|constant)s?\b|\bstart(?:ed)?\b|\bend(?:ed)?\b|\beta\b|\bmax_time\b|"
     r"(?:wait|send|retry|repeat)_times\b|max[ _]runtime\b"  # and names of settings
 )
-_SUFFIX = compiled(r"(?i)[_ (\[](ms|us|ns|s|sec|secs|seconds)[)\]]?\Z")
+_SUFFIX = compiled(
+    r"(?i)[_ (\[](ms|us|ns|s|sec|secs|seconds)[)\]]?(?:_(?:mean|avg|average|median|min|max|std(?:dev)?|total|(?:quantiles_)?p\d\d?))?\Z"
+)
 
 
 _SPELT = compiled(

@@ -36,6 +36,8 @@ def read(text: str) -> tuple[Facts, dict[str, PrintedNumber]]:
             "Throughput (in TFLOP/s) for bmm (128x1024): 227.5",
             [("Throughput (in TFLOP/s) for bmm (128x1024)", "", 227.5)],
         ),
+        ("Loading weights: 100%|####| 398/398 [00:00<00:00, 23954.1it/s]", []),
+        ("Throughput:    79.5 sps", [("Throughput", "sps", 79.5)]),
         ("GFLOP/s rate:   81234.5 GF/s", [("GFLOP/s rate", "GF/s", 81234.5)]),
         ("Seconds for a sweep of (64,64,64) x 2: time: 0.43 s", [("time", "s", 0.43)]),
         ("Time of one iteration of grid (64,64,64) x 2 x 4: 0.43 s", [("Time of one iteration of grid", "s", 0.43)]),
@@ -246,7 +248,42 @@ def test_a_report_shows_means_before_their_statistics(tmp_path: Path) -> None:
     )
     report, _, _ = analyze.analyze([str(tmp_path / "result.json")])
     line = " ".join(report.job_lines)
-    assert line.index("throughput_mean") < line.index("throughput_p50") < line.index("latency_s")
+    assert line.index("throughput_mean") < line.index("latency_s") < line.index("throughput_p50")
+
+
+def test_a_report_shows_settings_last(tmp_path: Path) -> None:
+    rows = "".join(f"A100,{n},{8 * n},{n}.5,{300 + n}.5\n" for n in range(1, 9))
+    (tmp_path / "out.csv").write_text("Hardware,Num of Hardware,Batch Size,Latency,avg_power\n" + rows)
+    report, _, _ = analyze.analyze([str(tmp_path / "out.csv")])
+    line = " ".join(report.job_lines)
+    assert line.index("Latency") < line.index("avg_power") < line.index("Num of Hardware")
+
+
+def test_columns_without_titles() -> None:
+    _, rows = read("".join(f"{n},0.5{n}\n" for n in range(1, 9)))
+    assert {"column 2": ("1", "8")} == {row.name: (row.lowest_label, row.highest_label) for row in rows.values()}
+    assert {} == read("3,0.5\n1,0.6\n2,0.7\n4,0.8\n")[1]
+
+
+def test_a_table_inside_json() -> None:
+    table = {"columns": ["size", "busbw (GB/s)", "time_us"], "data": [[1024, 0.5, 9.5], [2048, 1.5, None], ["x"], 7]}
+    found = numbers_of_document(json.dumps({"run": table}).encode())
+    assert [("busbw (GB/s)", "GB/s", 0.5), ("time_us", "us", 9.5), ("busbw (GB/s)", "GB/s", 1.5)] == [
+        one[:3] for one in found or []
+    ]
+    assert [] == numbers_of_document(b'{"columns": ["a", 5], "data": [[1, 2]]}')
+
+
+def test_results_of_as_many_steps_each_are_no_steps(tmp_path: Path) -> None:
+    results = [{"name": f"run{n}", "steps": 30, "time_s": 9.5 + n, "images_per_s": 900.0 - n} for n in range(3)]
+    (tmp_path / "results.json").write_text(json.dumps(results))
+    _, facts, _ = analyze.analyze([str(tmp_path / "results.json")])
+    assert [("images_per_s", 3), ("time_s", 3)] == sorted((row.name, row.n) for row in facts.rows(PrintedNumber))
+
+
+def test_a_dictionary_of_python() -> None:
+    _, rows = read("{'eval_loss': 0.31, 'eval_runtime': 12.5, 'eval_samples_per_second': 69.5, 'epoch': 3.0}\n")
+    assert {"eval_runtime": 12.5, "eval_samples_per_second": 69.5} == {row.name: row.last for row in rows.values()}
 
 
 def test_a_table_with_a_column_of_units() -> None:

@@ -10,7 +10,8 @@ from nccl_doctor.formats.printed.units import kind_of, rate_in, unit_of
     [
         ("train_samples_per_second", "samples/s"), ("eval_steps_per_second", "steps/s"), ("tokens_per_sec", "tokens/s"),
         ("train_runtime", "s"), ("cpu_user_percent", "%"), ("used_gb", "GB"), ("peak_mib", "MiB"), ("power_watts", "W"),
-        ("temp_edge_celsius", "C"), ("sm_mhz", "MHz"), ("latency_ms", "ms"), ("data.used_gb", "GB"),
+        ("temp_edge_celsius", "C"), ("sm_mhz", "MHz"), ("latency_ms", "ms"), ("ttft_s_mean", "s"),
+        ("latency_ms_quantiles_p25", "ms"), ("data.used_gb", "GB"),
         ("loss", ""), ("runtime", ""), ("apples_per_second", ""), ("load_avg_1min", ""), ("status", ""), ("gb", "GB"), ("thumb", ""),
     ],
 )  # fmt: skip

@@ -27,13 +27,13 @@ RATES = {
     '{{"step": {s}, "loss": {l:.3f}, "tokens_per_sec": {r:.1f}}}': "tokens/s",
     "train | epoch 1 | step {s} | lr 1e-4 | loss {l:.3f} | tps {r:.0f} | mem 60.1GiB": "tokens/s",
     "I1120 10:00:12.123456 140 train.py:88] iter {s} {r:.1f} examples/sec {d:.3f} s/iter": "samples/s",
+    "| epoch 1 step {s} | batches {s} / 38403 | lr 0.01 | ms/batch {m:.1f} | tok/s {r:.0f} | loss {l:.3f} | ppl 280.1": "tokens/s",
 }
 TIMES = (
     "2026-11-20 10:00:12 INFO train.py:10 step {s}, loss: {l:.3f}, time: {d:.4f}s",
     "Train Epoch: 1 [{s}/60000 (1%)] Loss: {l:.4f} time: {d:.4f}",
     "rank0: step {s} | {d:.4f} s/it | loss {l:.3f}",
     "| epoch   1 | {s:5d}/ 9000 batches | lr 20.00 | ms/batch {m:.1f} | loss {l:.3f} | ppl  2057.39",
-    "| epoch 1 step {s} | batches {s} / 38403 | lr 0.01 | ms/batch {m:.1f} | tok/s 5730 | loss {l:.3f} | ppl 280.1",
     "{s}/1000 [==>...........................] - ETA: 10:00 - loss: {l:.3f} {m:.1f}ms/step",
     "INFO:tensorflow:global_step/sec: {i:.4f}",
     "Batch {s} took {d:.4f} seconds, loss {l:.3f}",
@@ -75,6 +75,13 @@ def test_rates_are_read(form: str) -> None:
     (run,), steps = read(log(form, rates))
     assert (own_steps.NAME, RATES[form], 30) == (run.tool, run.unit, run.points)
     assert statistics.median(rates) == pytest.approx(statistics.median(step.rate or 0 for step in steps), rel=1e-3)
+
+
+@pytest.mark.parametrize("time", ["ms/batch {m:.1f}", "{m:.1f} ms/batch", "{d:.4f} s/it", "{m:.1f}ms/step"])
+def test_a_time_beside_a_rate_is_read_too(time: str) -> None:
+    (run,), steps = read(log(f"step {{s}} | {time} | tok/s {{r:.0f}} | loss {{l:.3f}}", [2000.0] * 12))
+    assert "tokens/s" == run.unit
+    assert {(2000.0, 0.5)} == {(step.rate, step.seconds) for step in steps}
 
 
 @pytest.mark.parametrize("form", TIMES)

@@ -81,7 +81,7 @@ class LineBatch:
     def _take(self, place: Place) -> bool:
         """Take the numbers of a line; whether it told one."""
         line = place.line
-        numbers = numbers_of_record(line) if line[:1] == b"{" else numbers_of_line(line)
+        numbers = numbers_of_record(line) if line[:1] == b"{" and b'"' in line else numbers_of_line(line)
         took = False
         for name, unit, value in numbers:
             took |= self._series.add(name, unit, value, place)

@@ -102,6 +102,15 @@ def _took(line: bytes) -> Place | None:
     return "seconds", *found.span("value"), _SCALES.get(unit, 1.0)
 
 
+def _per_step(line: bytes) -> Place | None:
+    """Where the time of a step is that its unit names (`512 ms/batch`, `s/it: 0.51`)."""
+    for literal, scale in reversed(_PER_STEP):  # milliseconds first: `s/it` is also in `ms/it`
+        if (at := line.find(literal)) >= 0 and (number := _beside(line, at, len(literal))) is not None:
+            start, end, factor = number
+            return "seconds", start, end, factor * scale
+    return None
+
+
 def _with_wait(line: bytes, places: tuple[Place, ...]) -> tuple[Place, ...]:
     """The part of the step that waited for data (`data 0.31 s`, `data_time: 310ms`) beside what is known of it."""
     found = _WAITED.search(line)
@@ -115,7 +124,7 @@ def _rate(literal: bytes, name: str = "rate") -> Find:
         if fields is None or number is None:
             return None
         places = (*fields.places, (name, *number))
-        if name == "rate" and (took := _took(line)) is not None:
+        if name == "rate" and (took := _took(line) or _per_step(line)) is not None:
             places = (*places, took)
         return fields._replace(places=_with_wait(line, places))
 
@@ -218,9 +227,11 @@ _PER_STEP = (
 )
 
 
+_LATER = frozenset((*_NAMED, *(word for word, _ in _PER_STEP), LONE, LONE_SECONDS))  # a rate beside them tells both
+
 _LONE_TIME = _seconds(LONE, 1e-3)
 TOOLS = tuple(
-    Tool(word, NAME, unit, "job", find, is_guess=True, is_later=word in _NAMED)
+    Tool(word, NAME, unit, "job", find, is_guess=True, is_later=word in _LATER)
     for word, unit, find in (
         *((word, unit, _rate(word)) for unit, words in _RATES.items() for word in words),
         *((word, "samples/s", _rate(word, "speed")) for word in _SPEEDS),
