@@ -26,6 +26,7 @@ _RATES = frozenset(
         "gbps",
         "mbps",
         "flops",
+        "mflops",
         "gflops",
         "tflops",
         "pflops",
@@ -49,7 +50,7 @@ _SECONDS = {
 _MORE = frozenset({"s/it", "ms/it", "s/iter", "ms/iter", "s/step", "ms/step", "s/batch", "ms/batch", "s/epoch"})
 _RATE_NAME = compiled(
     r"(?i)throughput|bandwidth|(?<![a-z])(?:fom|figure of merit)(?![a-z])|(?:alg|bus)_?bw|"
-    r"(?<![a-z])(?:fps|qps|iops|speed|ips|t?flops)(?![a-z])|(?:per|/)[_ ]?(?:s(?:ec(?:ond)?)?|min(?:ute)?)(?![a-z])|"
+    r"(?<![a-z])(?:fps|qps|iops|speed|ips|[kmgtp]?flops)(?![a-z])|(?:per|/)[_ ]?(?:s(?:ec(?:ond)?)?|min(?:ute)?)(?![a-z])|"
     r"(?<![a-z])(?:req(?:uest)?|tok(?:en)?|ima?ge?|sample|seq(?:uence)?|querie|frame|[kmgt]i?b(?:it|yte)?)s?_s(?:ec)?\Z"
 )
 _TIME_NAME = compiled(

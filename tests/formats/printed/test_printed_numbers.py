@@ -37,6 +37,7 @@ def read(text: str) -> tuple[Facts, dict[str, PrintedNumber]]:
             [("Throughput (in TFLOP/s) for bmm (128x1024)", "", 227.5)],
         ),
         ("Loading weights: 100%|####| 398/398 [00:00<00:00, 23954.1it/s]", []),
+        ("    Total CG Mflops: 87654.3", [("Total CG Mflops", "", 87654.3)]),
         ("Throughput:    79.5 sps", [("Throughput", "sps", 79.5)]),
         ("GFLOP/s rate:   81234.5 GF/s", [("GFLOP/s rate", "GF/s", 81234.5)]),
         ("Seconds for a sweep of (64,64,64) x 2: time: 0.43 s", [("time", "s", 0.43)]),
