@@ -232,7 +232,9 @@ VIEWS = (
             SELECT DISTINCT message, iif(field(fields, 'waiter') GLOB '[0-9]*', 'rank ', '') || field(fields, 'waiter') AS waiter
             FROM known_message WHERE field(fields, 'waiter') IS NOT NULL ORDER BY message, waiter LIMIT 64
           ) GROUP BY message
-        ) w ON w.message = k.message LEFT JOIN input i ON i.path = e.file
+        ) w ON w.message = k.message LEFT JOIN (
+          SELECT path, max(lines) AS lines FROM input GROUP BY path
+        ) i ON i.path = e.file
         WHERE k.kind <> 'harmless'
           AND NOT (k.message = 'nccl-error-in' AND EXISTS (SELECT 1 FROM nccl_explained))
           AND NOT (k.severity = 'note' AND coalesce((SELECT in_order FROM job_end), 0))
