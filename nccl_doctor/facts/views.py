@@ -212,7 +212,9 @@ VIEWS = (
         """
         SELECT k.host, k.rank, k.kind, k.fault, k.program, k.message, k.title, k.means,
           iif(substr(k.means, 1, length(k.title) + 1) = k.title || ' ', '', k.title || ': ') || k.means
-            || coalesce(' Ranks: ' || trim(field(k.fields, 'ranks'), '[]') || '.', '') || coalesce(' Who waited: ' || w.waiters || '.', ''),
+            || coalesce(' Ranks: ' || trim(field(k.fields, 'ranks'), '[]') || '.', '')
+            || coalesce(' Rank ' || field(k.fields, 'absent') || ' did not answer.', '')
+            || coalesce(' Who waited: ' || w.waiters || '.', ''),
           coalesce('Likely: ' || k.causes || '. ', ''), k.command,
           CASE WHEN (SELECT in_order FROM job_end) OR k.ref IN (SELECT ref FROM recovered)
             OR (k.message = 'script-not-runnable' AND k.last_line < made.line)

@@ -30,8 +30,10 @@ _RECORD = compiled(
     rb'[{,]\s*"(?:log|message|msg|text|textPayload|level|levelname|severity|timestamp|time|ts|stream)"\s*:',
     re.IGNORECASE,
 )
-_XML = compiled(
-    rb"\s*<(?:\?xml|!DOCTYPE|!--|system\b|graphs\b|html\b|[A-Za-z_][\w.:-]*(?:\s+[\w.:-]+\s*=\s*[\"'][^\"'<]*[\"'])*\s*/?>\s*[<\n])"
+_XML = compiled(  # and not a text that begins with a tag of HTML, as Markdown may
+    rb"\s*<(?:\?xml|!DOCTYPE|!--|system\b|graphs\b|html\b"
+    rb"|(?!(?:style|details|summary|div|p|h[1-6]|br|hr|img|center|table|a)\b)"
+    rb"[A-Za-z_][\w.:-]*(?:\s+[\w.:-]+\s*=\s*[\"'][^\"'<]*[\"'])*\s*/?>\s*[<\n])"
 )
 _REPORT = compiled(rb'\s*\{\s*"(?:schema":\s*"nccl-doctor/report/|\$schema":\s*"[^"]{0,200}sarif)')
 _DOCKER = compiled(rb"\s*\{\"log\":\"")

@@ -67,6 +67,12 @@ def test_a_fault_names_the_ranks_of_its_lines_and_who_waited() -> None:
     log = "ABORT!!! Out of all 8 trainers, the trainer process with rank=[2, 6] was aborted. Please check its log.\n"
     ((said,),) = analyze.read_text(log).sql("SELECT said FROM reported_fault")[1]
     assert said.endswith(" Ranks: 2, 6.")
+    log = (
+        "EI0002: [PID: 77] 2026-03-01-03:16:15.787.356 The wait execution of the Notify register times out. Reason: The Notify register has"
+        " not received the Notify record from remote rank: [24]. base information: [streamID:[109], taskID[38]]\n"
+    )
+    ((said,),) = analyze.read_text(log).sql("SELECT said FROM reported_fault")[1]
+    assert said.endswith(" Rank 24 did not answer.")
     ((rank,),) = analyze.read_text("Hang detected on rank 3 in PyExecutor\n").sql("SELECT rank FROM reported_fault")[1]
     assert 3 == rank
 

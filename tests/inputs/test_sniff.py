@@ -40,6 +40,7 @@ def test_sniff_never_fails(head: bytes) -> None:
         (b'<system version="1">\n  <cpu numaid="0"/>\n', "xml"),
         (b'<?xml version="1.0"?>\n<nvidia_smi_log>', "xml"),
         (b"<graphs version='1'>\n<graph/>", "xml"),
+        (b"<style>\nc { color: red; }\n</style>\n\n# Output\nstep 1 loss 2.5\n", "job-log"),
         (b"\x80\x02}q\x00", "pickle"),
         (b"", "empty"),
         (b" \r\n", "empty"),

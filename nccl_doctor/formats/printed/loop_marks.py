@@ -30,7 +30,8 @@ _ELAPSED = compiled(
     rb"(\d{1,9}(?:\.\d{1,20})?)\s?(ms|s|sec|secs|seconds|m|min|h)?(?![\w:.])"
 )
 _TOOK = compiled(
-    rb"(?i)(?<![a-z])(?:time(?: taken)?|took|duration|(?:finished|completed|done|ended) in|elapsed)\W{1,4}"
+    rb"(?i)(?<![a-z])(?<!validation )(?<!val )(?<!evaluation )(?<!eval )(?<!test )(?<!inference )"
+    rb"(?:time(?: taken)?(?: for epoch \d{1,9})?(?: is| was)?|took|duration|(?:finished|completed|done|ended) in|elapsed)\W{1,4}"
     rb"(?:(\d{1,9})\s?h(?:ours?)?\W{1,2})?(?:(\d{1,9})\s?m(?:in(?:utes)?)?\W{1,2})?(\d{1,9}(?:\.\d{1,20})?)"
     rb"\s?(s|sec|secs|seconds|min|minutes|m|ms)?(?![\w:.]|, ETA)"
 )

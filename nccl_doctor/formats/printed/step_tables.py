@@ -25,6 +25,7 @@ _LONGEST = 600  # bytes of a line
 _TABLES = 8  # of one file
 _STEP_WORD = compiled(rb"(?i)(?<![a-z])(?:step|iter|iteration)s?(?![a-z])")
 _STEP = re.compile(r"(?i)(?:global[_ ]?|train[_ ]?)?(?:step|iter|iteration)s?")
+_ERROR = re.compile(r"(?i)loss|(?<![a-z])(?:rmse|mae)(?![a-z])")
 _WORKER = re.compile(r"(?i)(?:global_)?rank|host(?:name)?|node")
 _CELL = re.compile(r"[^\s|]\S{0,60}(?: \([^()\s]{1,20}\))?")
 _NAME = re.compile(r"#?[A-Za-z_%][\w./%()# -]{0,60}")
@@ -132,7 +133,7 @@ def titles_of(line: bytes) -> list[str] | None:
     has_part = b"tep" in line or b"ter" in line or b"TEP" in line or b"TER" in line
     if not has_part or _STEP_WORD.search(line) is None:
         return None
-    text = line.decode("utf-8", "replace").strip()
+    text = line.decode("utf-8", "replace").strip().removeprefix("#").strip()
     if "|" in text:
         cells = [cell.strip() for cell in text.strip("|").split("|")]
     else:
@@ -146,7 +147,7 @@ def titles_of(line: bytes) -> list[str] | None:
     cells = [cell.lstrip("#") for cell in cells]
     if sum(_STEP.fullmatch(cell) is not None for cell in cells) != 1:
         return None
-    says = any(meaning_of(cell) is not None or "loss" in cell.lower() for cell in cells)
+    says = any(meaning_of(cell) is not None or _ERROR.search(cell) is not None for cell in cells)
     return cells if says else None
 
 

@@ -13,6 +13,7 @@ FORMATS = (
         begins=compiled(
             rb"\A\s*(?:(?:Generating|Processing|Exporting|Using) [^\n]{0,400}\n\s{0,400}){0,8}\"?Time ?\(%\)\"?(?:,|  +)\"?Total Time\b"
             rb"|\A(?:\xef\xbb\xbf)?\"?Name\"?,\"?Calls\"?,\"?TotalDuration(?:Ns)?\"?,"  # rocprof
+            rb"|\A(?:\xef\xbb\xbf)?\"?Kernel_Name\"?,\"?Count\"?,\"?Sum\(ns\)\"?,"  # rocprof-compute
         ),
         inside=(b"Profiling result:", b"Total Time (ns)", b"Total Time (us)", b"Total Time (ms)"),
         reach=4 << 20,

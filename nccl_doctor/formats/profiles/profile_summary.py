@@ -17,7 +17,7 @@ from nccl_doctor.inputs.text_lines import cells_of, plain_lines
 _MS = {"s": 1000.0, "ms": 1.0, "us": 0.001, "µs": 0.001, "ns": 1e-6}
 _TITLE = re.compile(r'^ *"?Time ?\(%\)"?(?:,| {2,})"?(?:Total )?Time\b')
 _NVPROF = re.compile(r"^(?:==\d+== )? *(?:Type +)?Time\(%\) +Time +Calls +Avg +Min +Max +Name$")
-_ROCPROF = re.compile(r'^"?Name"?,"?Calls"?,"?TotalDuration(?:Ns)?"?,')
+_ROCPROF = re.compile(r'^(?:"?Name"?,"?Calls"?,"?TotalDuration(?:Ns)?"?,|"?Kernel_Name"?,"?Count"?,"?Sum\(ns\)"?,)')
 _NVPROF_CSV = re.compile(r'^"?Type"?,"?Time\(%\)"?,"?Time"?,"?Calls"?,')
 _NVPROF_ROW = re.compile(
     r"^ *(?:(?P<type>GPU activities|API calls|OpenACC[ \w()]*): *)?(?P<share>\d+(?:\.\d*)?)% +(?P<time>\d+(?:\.\d*)?)(?P<unit>m?s|us|ns) +"
@@ -81,6 +81,11 @@ def read_format(stream: Readable, name: str, facts: Facts) -> Reading:
 
         "Name","Calls","TotalDurationNs","AverageNs","Percentage"
         "ncclDevKernel_Generic_1(ncclDevKernelArgsStorage<4096ul>)",800,3901234567,4876543.2,39.5
+
+    and `pmc_kernel_top.csv` of rocprof-compute 2 and 3::
+
+        Kernel_Name,Count,Sum(ns),Mean(ns),Median(ns),Pct
+        "gemm_64x64(float const*, float*)",150,5622313.2,37482.1,37210.0,87.0
     """
     facts.mark_covered("profile_sum", "profile_share")
     tables = _Tables()
@@ -206,12 +211,13 @@ def _rocprof_row(tables: _Tables, cells: list[str]) -> _Row | None:
     """A row of rocprof: the name first, times in ns; kernels, copies and calls of the API are files of one form."""
     by_title = dict(zip(tables.columns, map(str.strip, cells), strict=True))
     label = cells[0].strip()
-    total, count = _first_number(by_title, "TotalDurationNs", "TotalDuration"), _number(by_title["Calls"])
+    total = _first_number(by_title, "TotalDurationNs", "TotalDuration", "Sum(ns)")
+    count = _first_number(by_title, "Calls", "Count")
     if total is None or count is None or not label:
         return None
     is_copy = label.startswith(("MEMORY_COPY_", "__amd_rocclr_copyBuffer", "__amd_rocclr_fillBuffer"))
     report = "api" if re.match(r"(?:hip|hsa_|roctx)\w{1,80}$", label) else "copies" if is_copy else "kernels"
-    longest, share = _first_number(by_title, "MaxNs"), _first_number(by_title, "Percentage")
+    longest, share = _first_number(by_title, "MaxNs"), _first_number(by_title, "Percentage", "Pct")
     return _Row(report, label, int(count), total * 1e-6, share, None if longest is None else longest * 1e-6)
 
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 
 from nccl_doctor.common.expressions import compiled
 from nccl_doctor.inputs import wrapping
-from nccl_doctor.inputs.exports import host_groups, journal, json_logs, logcli, partials, tables
+from nccl_doctor.inputs.exports import host_groups, journal, json_logs, logcli, notebooks, partials, tables
 from nccl_doctor.inputs.exports.rows import Cut, Run
 from nccl_doctor.inputs.streams import Readable
 from nccl_doctor.inputs.text_lines import LineNumbers
@@ -69,6 +69,8 @@ def recognise(head: bytes) -> str | None:
         return None
     if logcli.recognise(head):
         return "logcli"
+    if notebooks.recognise(head):
+        return "notebook"
     if (of_json := json_logs.recognise(head)) is not None:
         return of_json
     if (groups := host_groups.recognise(head)) is not None:
@@ -82,5 +84,5 @@ _READERS: dict[str, Callable[[Readable], Iterator[tuple[int, list[bytes]]] | Ite
     "lines": json_logs.line_rows, "document": json_logs.document_rows, "journal": journal.journal_rows,
     "table": tables.table_rows, "logcli": logcli.logcli_rows, "wrapped": wrapping.rows, "cri-parts": partials.cri_rows,
     "docker-parts": partials.docker_rows, "fork": partials.fork_rows, "docker": partials.opened_rows,
-    "headings": host_groups.heading_rows, "tags": host_groups.tag_rows,
+    "notebook": notebooks.notebook_rows, "headings": host_groups.heading_rows, "tags": host_groups.tag_rows,
 }  # fmt: skip

@@ -68,6 +68,13 @@ def test_the_pace_of_steps(line: Callable[[int], str], seconds: float) -> None:
     ("lines", "seconds"),
     [
         (lambda n: [f"Epoch {n} finished in {60 + n % 2}.5s, loss 0.{50 - n}"], 61.0),
+        (
+            lambda n: [
+                f"Time taken for epoch {n} is {60 + n % 2}.5 sec, avg 11.8 samples/sec",
+                f"Total validation time: 4.{n} sec",
+            ],
+            61.0,
+        ),
         (lambda n: [f"Epoch: {n}/30", f"Time Taken: {32 + n % 2}.00s - LR: 1e-4", f"Train Loss: {9 - n}"], 32.5),
         (lambda n: [f"Epoch {n}/30", f"Train loss: {9 - n}", f"Epoch duration: 0h 1m {n % 2}s"], 60.5),
         (lambda n: [f"{at(61 * n, DATE)} - Epoch {n}/30 - loss: {9 - n} - val_loss: 3.2"], 61.0),

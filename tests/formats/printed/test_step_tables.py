@@ -79,3 +79,11 @@ def test_the_slow_rank_of_a_table_of_all_ranks(tmp_path: Path) -> None:
 )
 def test_other_text_is_no_table(text: str) -> None:
     assert ([], []) == read(text)
+
+
+def test_a_table_of_errors_below_a_comment() -> None:
+    tables = StepTables()
+    rows = "".join(f"{100 * n:7d}      1.{n}e-01    2.{n}e-01    1.0e-03\n" for n in range(9))
+    text = "#  step      rmse_val    rmse_trn         lr\n" + rows
+    assert all(tables.take(line, number) for number, line in enumerate(text.encode().splitlines(), 1))
+    assert tables.found

@@ -157,6 +157,20 @@ def test_kernel_statistics_of_rocprof() -> None:
     } == {(share.report, share.kind, share.total_ms) for share in facts.rows(ProfileShare)}
 
 
+def test_kernels_of_rocprof_compute() -> None:
+    text = (
+        "Kernel_Name,Count,Sum(ns),Mean(ns),Median(ns),Pct\n"
+        '"gemm_64x64(float const*, float*)",150,6000000.0,40000.0,39000.0,75.0\n'
+        "ncclDevKernel_Generic_1,20,2000000.5,100000.0,99000.0,25.0\ncut,1\n"
+    )
+    known = registry.recognise(text.encode())
+    assert known is not None
+    facts = Facts()
+    registry.read_file(known, io.BytesIO(text.encode()), "pmc_kernel_top.csv", facts)
+    shares = {share.kind: share.total_ms for share in facts.rows(ProfileShare)}
+    assert pytest.approx({"compute": 6.0, "communication": 2.0}, rel=1e-3) == shares
+
+
 @pytest.mark.parametrize(
     ("titles", "row"),
     [

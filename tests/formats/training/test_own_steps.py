@@ -77,7 +77,9 @@ def test_rates_are_read(form: str) -> None:
     assert statistics.median(rates) == pytest.approx(statistics.median(step.rate or 0 for step in steps), rel=1e-3)
 
 
-@pytest.mark.parametrize("time", ["ms/batch {m:.1f}", "{m:.1f} ms/batch", "{d:.4f} s/it", "{m:.1f}ms/step"])
+@pytest.mark.parametrize(
+    "time", ["ms/batch {m:.1f}", "{m:.1f} ms/batch", "{d:.4f} s/it", "{m:.1f}ms/step", "time: {m:.2f} ms"]
+)
 def test_a_time_beside_a_rate_is_read_too(time: str) -> None:
     (run,), steps = read(log(f"step {{s}} | {time} | tok/s {{r:.0f}} | loss {{l:.3f}}", [2000.0] * 12))
     assert "tokens/s" == run.unit

@@ -12,7 +12,7 @@ import re
 from math import isfinite
 
 from nccl_doctor.formats.printed.series import NumberSeries, Place
-from nccl_doctor.formats.printed.units import is_rate, is_time, kind_of, rate_in
+from nccl_doctor.formats.printed.units import is_rate, is_time, kind_of, rate_in, unit_in
 
 _COLUMNS = 40
 _LONGEST = 1_000  # bytes of a line
@@ -73,12 +73,19 @@ class BarTables:
             return self._series.add(f"{first[:50]} {title}", unit or rate_in(first), value, place)
         plain = title.strip("*` ")
         label = first if first and first != plain else None
-        if kind_of(plain, unit) is not None:
-            return self._series.add(plain[:60], unit or rate_in(plain), value, place._replace(label=label))
-        if _CELL.fullmatch(first) is None and kind_of(first, unit or rate_in(first)) is not None:
+        own = unit or _told_unit(plain)
+        if kind_of(plain, own) is not None:
+            return self._series.add(plain[:60], own, value, place._replace(label=label))
+        own = unit or _told_unit(first)
+        if _CELL.fullmatch(first) is None and kind_of(first, own) is not None:
             of = plain if len(self._titles) > 2 else None
-            return self._series.add(first[:60], unit or rate_in(first), value, place._replace(label=of))
+            return self._series.add(first[:60], own, value, place._replace(label=of))
         return False
+
+
+def _told_unit(title: str) -> str:
+    """The unit in brackets at the end of a title: `CUDA (s)`, `BW [GB/s]`."""
+    return rate_in(title) or (unit_in(title) if title.endswith((")", "]")) else "")
 
 
 def titles_of(line: bytes) -> list[str] | None:

@@ -102,13 +102,17 @@ def _took(line: bytes) -> Place | None:
     return "seconds", *found.span("value"), _SCALES.get(unit, 1.0)
 
 
+_IN_MS = compiled(rb"(?i)(?:\A|[,;|] {1,4}| {2})time\s?[:=]\s?(\d[\d,]{0,12}(?:\.\d{1,9})?)\s?ms(?![\w/])")
+
+
 def _per_step(line: bytes) -> Place | None:
-    """Where the time of a step is that its unit names (`512 ms/batch`, `s/it: 0.51`)."""
+    """Where the time of a step is that its unit names (`512 ms/batch`, `s/it: 0.51`, `time: 512 ms`)."""
     for literal, scale in reversed(_PER_STEP):  # milliseconds first: `s/it` is also in `ms/it`
         if (at := line.find(literal)) >= 0 and (number := _beside(line, at, len(literal))) is not None:
             start, end, factor = number
             return "seconds", start, end, factor * scale
-    return None
+    found = _IN_MS.search(line)
+    return ("seconds", *found.span(1), 1e-3) if found is not None else None
 
 
 def _with_wait(line: bytes, places: tuple[Place, ...]) -> tuple[Place, ...]:
@@ -227,7 +231,9 @@ _PER_STEP = (
 )
 
 
-_LATER = frozenset((*_NAMED, *(word for word, _ in _PER_STEP), LONE, LONE_SECONDS))  # a rate beside them tells both
+_LATER = frozenset(
+    (*_NAMED, *_TIMES, *(word for word, _ in _PER_STEP), LONE, LONE_SECONDS)
+)  # a rate beside them tells both
 
 _LONE_TIME = _seconds(LONE, 1e-3)
 TOOLS = tuple(

@@ -70,6 +70,11 @@ def test_columns_by_their_titles_and_units() -> None:
     assert ("busbw", "GB/s", 11.5, "1MiB") == (row.name, row.unit, row.highest, row.highest_label)
 
 
+def test_a_unit_in_the_title() -> None:
+    rows = read("| System | CPU-1 (s) | Speedup |\n|---|---|---|\n| 3x3 | 34.5 | 1.5 |\n| 4x4 | 81.5 | 2.5 |\n")
+    assert {"CPU-1 (s)": ("s", "4x4")} == {name: (row.unit, row.highest_label) for name, row in rows.items()}
+
+
 def test_lines_with_bars_that_are_no_tables() -> None:
     log = "| INFO | throughput |\n| 5 | 6.5 |\nstart | throughput\n" + "a | b\n--- | ---\n" + "| 7 | x |\n"
     assert {} == read(log)
