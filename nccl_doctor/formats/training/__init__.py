@@ -35,9 +35,9 @@ FORMATS = (
         begins=compiled(
             rb"\A(?:\xef\xbb\xbf)?\s{0,200}(?:\[|\{(?![^\[\]]{0,2000}\"(?:log_history\"|(?:step|iter|iteration)\"\s{0,9}:\s{0,9}\d))"
             rb"[^\[\]]{0,2000}\"\w{1,60}\"\s{0,99}:\s{0,99}\[)\s{0,200}\{"
-            # of as many steps each: results of runs
-            rb"(?![^\]]{0,1500}?\"steps\"\s{0,9}:\s{0,9}(\d{1,12})\s{0,9}[,}][^\]]{0,1500}?\"steps\"\s{0,9}:\s{0,9}\1\s{0,9}[,}])"
-            rb"(?=[^\]]{0,1500}\"(?:(?:global_|train_)?steps?|iter|iteration)\"\s{0,9}:\s{0,9}\d)"
+            # records with a text and `steps` are results of runs
+            rb"(?:(?=[^\]]{0,1500}\"(?:(?:global_|train_)?step|iter|iteration)\"\s{0,9}:\s{0,9}\d)"
+            rb"|(?![^{}]{0,1500}\"\w{1,60}\"\s{0,9}:\s{0,9}\"[A-Za-z])(?=[^\]]{0,1500}\"(?:global_|train_)?steps\"\s{0,9}:\s{0,9}\d))"
             rb"(?=[^\]]{0,1500}\"[\w./ -]{0,40}(?:loss|_time|duration|/s|per_s(?:ec|econd)?|_ms|_s)(?:_per_rank)?\"\s{0,9}:\s{0,9}[-\d\[{])"
         ),
         after=(
