@@ -74,6 +74,8 @@ FORMATS = (
             rb"|\A\s{0,200}\[?\s{0,200}\{(?=[^{}]{0,4000}\"(?:index|gpu|gpu_id|gpu_index|minor_number|device)\" ?:)"
             rb"[^{}]{0,4000}\"(?:utilization[._]gpu|gpu_util(?:ization)?|util(?:ization)?)\" ?:"
             rb"|\A\s{0,200}\{(?=[^\[\]]{0,400}\"gpus\" ?: ?\[)[\s\S]{0,1000}\"utilization\.gpu\" ?:"  # gpustat --json
+            rb"|\A\s{0,200}\{[^\[\]{}]{0,1000}\"gpus\" ?: ?\{\s{0,40}\"\D{0,20}\d{1,3}\" ?: ?\{"
+            rb"[^{}]{0,600}\"(?:gpu_)?util(?:ization)?\" ?:"
             rb"|\A\s{0,200}\{[\s\S]{0,2000}\"gpu_utilization\" ?: ?\{"  # jobstats
             rb"|\A\s{0,20}[\w.-]{1,253} {1,60}[A-Z][a-z]{2} [A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d 20\d\d[^\n]{0,60}\n"
             rb"\[\d{1,3}\] [^\n|]{1,100}\|"  # gpustat

@@ -1,11 +1,11 @@
 """JSON of GPU monitors: one object a line or one after the other.
 
 Known shapes: keys `gpu_usage:0` (SuperBench) and `system.gpu.0.gpu` (events of Weights & Biases), an object a GPU with a
-utilisation, a list `gpus` (gpustat), `nodes` with `gpu_utilization` (the summary of jobstats).
+utilisation, a list `gpus` (gpustat) or an object `gpus` with one of each, `nodes` with `gpu_utilization` (the summary of jobstats).
 """
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import lru_cache
 from operator import itemgetter
 from typing import Any, NamedTuple
@@ -24,6 +24,7 @@ from nccl_doctor.formats.json_numbers import finite
 from nccl_doctor.inputs.json_items import LineObjects
 from nccl_doctor.inputs.streams import Readable
 
+_NUMBERED = re.compile(r"\D{0,20}(\d{1,3})")
 _INDEXED = re.compile(r"gpu_(\w+):(\d{1,3})$")
 _SUPERBENCH = {
     "usage": "util", "temperature": "temperature", "power": "power", "power_limit": "power_limit",
@@ -33,6 +34,7 @@ _SUPERBENCH = {
 _FLAT = {
     "utilization": "util", "util": "util", "gpu_util": "util", "gpu_utilization": "util", "utilization_gpu": "util",
     "power": "power", "power_w": "power", "power_draw": "power", "memory_used": "memory", "mem_used": "memory",
+    "memory_used_mb": "memory", "memory_total_mb": "memory_total",
     "memory_total": "memory_total", "mem_total": "memory_total", "clock": "clock", "sm_clock": "clock",
     "clocks_sm": "clock", "temperature": "temperature", "temperature_gpu": "temperature", "sm_active": "sm_active",
     "power_limit": "power_limit", "enforced_power_limit": "power_limit", "clock_reasons": "mask",
@@ -52,6 +54,10 @@ def read_format(stream: Readable, name: str, facts: Facts) -> Reading:
 
         {"time": "2026-05-07 12:00:01", "gpu_usage:0": 97, "gpu_temperature:0": 61, "gpu_power:0": 688}
         {"hostname": "node01", "query_time": "2026-05-07T12:00:01", "gpus": [{"index": 0, "utilization.gpu": 97, ...}]}
+
+    and loops of people's own::
+
+        {"timestamp": "2026-05-07T12:00:01.5", "gpus": {"gpu_0": {"utilization": 97.0, "memory_used_mb": 21447.0}}}
     """
     return _Reader(name, facts).read_records(LineObjects(stream))
 
@@ -146,6 +152,9 @@ class _Reader:
             return self._jobstats(record, place)
         if isinstance(record.get("gpus"), list):
             found = [self._one(gpu, host, time, place) for gpu in record["gpus"] if isinstance(gpu, dict)]
+            return int(any(found))
+        if isinstance(record.get("gpus"), dict):
+            found = [self._one({"index": at, **gpu}, host, time, place) for at, gpu in _by_name(record["gpus"])]
             return int(any(found))
         gpus = _indexed(tuple(record))
         self._of_node = self._of_node or (bool(gpus) and "_timestamp" in record)
@@ -245,6 +254,14 @@ class _Reader:
                 )  # fmt: skip
         self._facts.add(rows)
         return int(bool(rows))
+
+
+def _by_name(gpus: dict[str, Any]) -> Iterator[tuple[int, dict[str, Any]]]:
+    """The objects of GPUs whose numbers end the names of them: `gpu_0`, `cuda:1`, `2`."""
+    for name, gpu in gpus.items():
+        number = _NUMBERED.fullmatch(name)
+        if number is not None and isinstance(gpu, dict):
+            yield int(number[1]), gpu
 
 
 def _numbers(rows: list[tuple[Any, ...]]) -> Floats:

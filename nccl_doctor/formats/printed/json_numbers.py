@@ -93,7 +93,8 @@ def numbers_of_document(data: bytes) -> list[Told] | None:
             inner = [
                 _Part(key, str(of), one, depth + 1, is_key=True)
                 for of, one in value.items()
-                if measure is None or of not in _VALUES
+                if (measure is None or of not in _VALUES)
+                and not (of == "total" and isinstance(value.get("successful"), dict))
             ]
             waiting += inner[::-1]
         elif kind_of(key, "") is not None and (found := _told(value)) is not None:

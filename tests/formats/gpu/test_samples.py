@@ -439,3 +439,20 @@ def test_titles_of_ones_own_with_units_in_parentheses() -> None:
     assert known is not None
     assert "gpu-samples" == known.kind
     assert [97.0] == [use.util_mean for use in read(data)[0].rows(GpuUse)]
+
+
+def test_an_object_of_gpus_by_name(tmp_path: Path) -> None:
+    lines = []
+    for second in range(60):
+        gpus = {
+            f"gpu_{at}": {"utilization": 97.0 - 90 * at, "memory_used_mb": 21000.0, "memory_total_mb": 24564.0}
+            for at in (0, 1)
+        }
+        lines.append(
+            json.dumps({"timestamp": f"2026-03-31T13:56:{second:02}.6", "phase": "run", "gpus": gpus | {"sum": 5}})
+        )
+    (tmp_path / "monitor.jsonl").write_text("\n".join([*lines, '{"timestamp": "2026', '{"gpus": {"gpu_0": 7}}']))
+    _, facts, _ = analyze.analyze([str(tmp_path / "monitor.jsonl")])
+    assert [(0, 97.0, 21000.0), (1, 7.0, 21000.0)] == [
+        (row.gpu, row.util_median, row.memory_max) for row in facts.rows(GpuUse)
+    ]

@@ -275,6 +275,16 @@ def test_a_table_inside_json() -> None:
     assert [] == numbers_of_document(b'{"columns": ["a", 5], "data": [[1, 2]]}')
 
 
+def test_successful_requests_count_and_not_all_of_them_again() -> None:
+    rates = {"successful": {"mean": 0.5}, "errored": {"mean": 0.0, "count": 0}, "total": {"mean": 0.75}}
+    found = numbers_of_document(
+        json.dumps({"requests_per_second": rates, "total": {"latency_s": {"mean": 2.5}}}).encode()
+    )
+    assert [("requests_per_second.successful", 0.5), ("latency_s", 2.5)] == [
+        (one.name, one.value) for one in found or []
+    ]
+
+
 def test_results_of_as_many_steps_each_are_no_steps(tmp_path: Path) -> None:
     results = [{"name": f"run{n}", "steps": 30, "time_s": 9.5 + n, "images_per_s": 900.0 - n} for n in range(3)]
     (tmp_path / "results.json").write_text(json.dumps(results))
