@@ -12,7 +12,7 @@ class Trace(NamedTuple):
     world: int | None
     backend: str | None
     device: str | None  # name of the GPU; None where the trace shows the CPU alone
-    tool: str | None  # torch.profiler, nsys
+    tool: str | None  # torch.profiler, nsys, rocprof
     accelerator: str | None  # cuda, rocm, mtia, xpu, hpu; None where the trace does not tell
     workload: str | None  # training or inference; None where no operator of PyTorch is in the trace
     gpu: int | None  # as the process counts

@@ -11,6 +11,7 @@ FORMATS = (
         begins=compiled(
             rb"\A\s*\{(?=[\s\S]{0,60000}\"traceEvents\"\s*:\s*\[)[\s\S]{0,60000}?"
             rb"\"(?:schemaVersion|distributedInfo|baseTimeNanoseconds|deviceProperties|cat)\"\s*:\s*[\[{0-9\"]"
+            rb"|\A\s{0,9}\{\s{0,9}\"traceEvents\":\[\{\}\s{0,9},\{\"args\":\{\"name\":\"(?:\d{1,3} )?(?:Markers|CPU |COPY|GPU)"  # rocprof
         ),
     ),
     Format(

@@ -43,6 +43,10 @@ _ACCELERATORS = {
 }  # fmt: skip
 _RUNTIMES = ("cuda_runtime", "cuda_driver", "hip_runtime", "Runtime")
 _TRAINS = ("autograd::engine::evaluate_function", "Optimizer.step#", "Optimizer.zero_grad#")
+_LANE = re.compile(r"(?:\d{1,3} )?(?:GPU(?P<gpu>\d{1,3})|(?P<copy>COPY)|CPU HIP API)")
+_LANES = 1000
+_QUOTED = re.compile(r"-?\d{1,18}(?:\.\d{1,9})?")
+_COPIES = ("Copy", "hcMemcpy", "hcCommandMemcpy")  # on the GPU
 _ON_CPU = re.compile(r"(?:gloo|mpi|ucc):(\w+)")
 _INPUT = "enumerate(DataLoader)#"
 _STEP = "ProfilerStep#"
@@ -75,6 +79,12 @@ def read_format(stream: Readable, name: str, facts: Facts) -> Reading:
 
         {"schemaVersion": 1, "distributedInfo": {"backend": "nccl", "rank": 3, "world_size": 8}, "traceEvents": [
           {"ph": "X", "cat": "kernel", "name": "ncclDevKernel_AllReduce_Sum_f32_RING_LL", "ts": 4211.2, "dur": 812.0, ...},
+
+    and `results.json` of `rocprof --hip-trace` (rocprofiler `bin/sqlitedb.py`), whose processes say what their events are::
+
+        { "traceEvents":[{}
+        ,{"args":{"name":"GPU0"},"ph":"M","pid":6,"name":"process_name","sort_index":2}
+        ,{"ph":"X","name":"ncclDevKernel_Generic","ts":"4211","dur":"812","pid":"6","tid":"1",
     """
     facts.mark_covered("trace", "trace_op", "trace_call")
     kept = _Kept(stream)
@@ -85,6 +95,8 @@ def read_format(stream: Readable, name: str, facts: Facts) -> Reading:
             seen.events += 1
             if isinstance(event, dict) and event.get("ph") == "X":
                 seen.add(event)
+            elif isinstance(event, dict) and event.get("name") == "process_name":
+                seen.label(event)
     except BrokenJson:
         problem = "ends in the middle of the trace" if kept.ended else "is not valid JSON"
         problem += f", behind event {seen.events:,}"
@@ -157,6 +169,7 @@ class _Seen:
         self.calls: list[_Call] = []
         self.accelerator: str | None = None
         self._collectives: dict[str, str | None] = {}  # of names of kernels
+        self.lanes: dict[int, tuple[str, int]] = {}  # category and device of the events of a process that have none
         self.operators = False  # of PyTorch were seen
         self.trains = False  # a backward pass or an optimizer was seen
         self.first = float("inf")
@@ -173,14 +186,28 @@ class _Seen:
                 self._add(category, name, float(start), float(took), args)
         return at
 
+    def label(self, event: dict[str, Any]) -> None:
+        """Take the name of a process of roctracer: a GPU, its copies, or the calls of HIP."""
+        args, pid = event.get("args"), _number(event.get("pid"))
+        name = args.get("name") if isinstance(args, dict) else None
+        lane = _LANE.fullmatch(name) if isinstance(name, str) else None
+        if lane is not None and pid is not None and len(self.lanes) < _LANES:
+            category = "kernel" if lane["gpu"] else "gpu_memcpy" if lane["copy"] else "hip_runtime"
+            self.lanes[int(pid)] = category, int(lane["gpu"] or 0)
+
     def add(self, event: dict[str, Any]) -> None:
         """Take an event of phase X that was decoded."""
         start, took, name, category = (
-            finite(event.get("ts")),
-            finite(event.get("dur")),
+            _number(event.get("ts")),
+            _number(event.get("dur")),
             event.get("name"),
             event.get("cat"),
         )
+        lane = self.lanes.get(int(pid)) if category is None and (pid := _number(event.get("pid"))) is not None else None
+        if lane is not None and start is not None and took is not None and took >= 0 and isinstance(name, str):
+            copies = lane[0] == "kernel" and name.startswith(_COPIES)
+            self._add("gpu_memcpy" if copies else lane[0], name, start, took, {"device": lane[1]})
+            return
         if start is not None and took is not None and isinstance(name, str) and isinstance(category, str) and took >= 0:
             args = event.get("args")
             self._add(category, name, start, took, args if isinstance(args, dict) else None)
@@ -254,6 +281,13 @@ def _arguments(args: _Args) -> dict[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
+def _number(value: Any) -> float | None:
+    """A number, also one in quotes, as roctracer writes them."""
+    if isinstance(value, str):
+        return float(value) if _QUOTED.fullmatch(value) is not None else None
+    return finite(value)
+
+
 def _device(args: _Args) -> int:
     """The number of the device of a kernel or copy; 0 where the event does not say it."""
     if isinstance(args, str):
@@ -317,7 +351,7 @@ def _trace(seen: _Seen, info: dict[str, Any], properties: dict[str, Any]) -> dic
         "world": _whole(info.get("world_size"), None),
         "backend": info["backend"] if isinstance(info.get("backend"), str) else None,
         "device": card if isinstance(card, str) else None,
-        "tool": "torch.profiler",
+        "tool": "rocprof" if seen.lanes else "torch.profiler",
         "accelerator": seen.accelerator or ("cuda" if isinstance(card, str) and "NVIDIA" in card else None),
         "workload": "training" if seen.trains else "inference" if seen.operators else None,
         "gpu": device,
