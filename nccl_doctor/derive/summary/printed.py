@@ -18,12 +18,14 @@ _SETTING = r"(?i)(?:\b|_)(?:nums?|number|batch|size|length|len|seed|port|count)(
 def clauses(facts: Facts) -> Iterator[tuple[str, int]]:
     """`Throughput 1,983 images/s (1,787 to 2,059, 10 values)`: rates first, then times, then other columns of tables.
 
-    Extremes, quantiles and deviations come behind, and sizes that somebody set last.
+    Extremes, quantiles and deviations come behind, and sizes that somebody set last. Beside epochs only rates are shown, and
+    beside steps none.
     """
-    if facts.query("SELECT 1 FROM throughput_run LIMIT 1"):
+    if facts.query("SELECT 1 FROM throughput_run WHERE tool <> 'epochs' LIMIT 1"):
         return
     rows = facts.query(
         "SELECT name, unit, n, median, last, last_label, lowest, lowest_label, highest, highest_label, worst_ref FROM printed_number"
+        " WHERE kind = 'rate' OR NOT EXISTS (SELECT 1 FROM throughput_run)"
         " ORDER BY kind IS NULL AND name REGEXP ?, name REGEXP ?, CASE kind WHEN 'rate' THEN 0 WHEN 'time' THEN 1 ELSE 2 END, rowid",
         (_SETTING, _STATISTIC),
     )

@@ -265,3 +265,12 @@ def test_a_log_with_evaluations_is_a_loop_of_its_own(tmp_path: Path) -> None:
     _, facts, _ = analyze.analyze([str(log)])
     (run,) = facts.rows(ThroughputRun)
     assert ("own-loop", 29) == (run.tool, run.points + 1)
+
+
+def test_a_report_shows_rates_beside_epochs(tmp_path: Path) -> None:
+    log = tmp_path / "train.log"
+    log.write_text("".join(f"Time taken for epoch {n} is 4{n}.5 sec, avg 11.{n} samples/sec\n" for n in range(1, 9)))
+    report, _, _ = analyze.analyze([str(log)])
+    line = " ".join(report.job_lines)
+    assert "8 epochs" in line
+    assert "samples/sec (11.1 to 11.8, 8 values)" in line
