@@ -135,3 +135,11 @@ def test_ranks_that_write_are_all_ranks_only_where_there_are_no_more_gpus(labels
     ]
     report = analyze.report_of(analyze.read_text("\n".join(["torchrun --nnodes 1 --nproc_per_node 8 t.py", *lines])))
     assert (8, ranks) == (report.job["gpus"], report.job["ranks"])
+
+
+def test_the_mean_of_a_bar_counts_the_steps_between_its_lines(tmp_path: Path) -> None:
+    bars = [f"{100 * n}it [00:{n:02}, 100.00it/s]" for n in range(1, 21)]
+    bars += [f"{2000 + n}it [00:{20 + n:02},  1.00s/it]" for n in range(1, 11)]
+    (tmp_path / "train.log").write_text("\n".join(bars) + "\n")
+    ((mean, unit, _),) = measure(facts_of(tmp_path / "train.log"), "step_mean")
+    assert ("s", pytest.approx((1900 * 0.01 + 10) / 1910)) == (unit, mean)

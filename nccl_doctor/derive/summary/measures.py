@@ -241,7 +241,9 @@ def _training(facts: Facts) -> Iterator[Measure]:
     )
     means = dict(
         facts.query(
-            "SELECT run, sum(seconds * (n - 1 + slowest)) / sum(n) FROM step WHERE seconds IS NOT NULL GROUP BY run HAVING count(*) > 2"
+            "SELECT run, sum(seconds * (n - 1 + slowest) * w) / sum(n * w) FROM (SELECT s.*, iif(t.tool = 'tqdm' AND n = 1, max(1, step"
+            " - lag(s.last_step) OVER (PARTITION BY s.run ORDER BY line, step)), 1) AS w FROM step s JOIN throughput_run t USING (run)"
+            " WHERE seconds IS NOT NULL) GROUP BY run HAVING count(*) > 2"  # a bar tells the mean since it was drawn before
         )
     )
     strides = dict(
