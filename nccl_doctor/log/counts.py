@@ -378,3 +378,9 @@ class PackedCounts(NamedTuple):
     marks: set[bytes]
     columns: EventColumns
     full: set[str]
+
+
+def beyond(counts: LogCounts) -> str | None:
+    """What of a log was counted and not kept, because it holds too many different ones."""
+    told = [f"{budgets.limit(name):,} {BUDGETED[name]} ({budgets.reached(name)})" for name in sorted(counts.full)]
+    return f"has more than {' and '.join(told)}; further ones were only counted" if told else None

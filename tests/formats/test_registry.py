@@ -37,6 +37,8 @@ SAMPLES = {
     "slurm-controller": ["batch/sdiag.txt"],
     "lsf-history": ["batch/bhist.txt"],
     "switch-state": ["captures/ibswinfo.txt"],
+    "listed-things": ["listings/sonic_show.txt"],
+    "listed-faults": ["listings/zpool_status.txt"],
     "training-histories": ["records/histories.json"],
     "nsys-database": ["torch/nsys.sqlite"],
     "flight-recorder": ["torch/fr_desync_rank1"],

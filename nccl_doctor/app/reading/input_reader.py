@@ -13,7 +13,6 @@ from nccl_doctor.app.reading.kept_trees import is_tree, read_tree
 from nccl_doctor.app.reading.packed_logs import READABLE, PackedLogs
 from nccl_doctor.app.reading.pasted import Pasted, is_pasted
 from nccl_doctor.common import interruption
-from nccl_doctor.common.budgets import limit, reached
 from nccl_doctor.common.errors import UsageProblem
 from nccl_doctor.common.plurals import counted
 from nccl_doctor.facts.store import Facts
@@ -25,7 +24,7 @@ from nccl_doctor.inputs.exports import partials
 from nccl_doctor.inputs.streams import Readable, open_regular
 from nccl_doctor.inputs.text_lines import Joined, read_ahead, read_head
 from nccl_doctor.log import job_log, parallel
-from nccl_doctor.log.counts import BUDGETED, LogCounts
+from nccl_doctor.log.counts import LogCounts, beyond
 from nccl_doctor.log.ranks.rank_progress import RankProgress, of_programs
 from nccl_doctor.log.readers.followed import GONE, Vanished
 
@@ -379,13 +378,9 @@ class InputReader:
             if reading.understood:
                 inside = [(format_, reading)] if is_other else [*inside, (format_, reading)]
                 row = log_input(source.name, log.counts, inside, row.note or problem)
+                if is_other and 4 * reading.understood > reading.lines:
+                    break  # a table of which the next reader would see the numbers alone
         return row, inside
-
-
-def beyond(counts: LogCounts) -> str | None:
-    """What of a log was counted and not kept, because it holds too many different ones."""
-    told = [f"{limit(name):,} {BUDGETED[name]} ({reached(name)})" for name in sorted(counts.full)]
-    return f"has more than {' and '.join(told)}; further ones were only counted" if told else None
 
 
 def log_input(name: str, counts: LogCounts, inside: Sequence[tuple[Format, Reading]], note: str | None) -> Input:

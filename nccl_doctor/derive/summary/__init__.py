@@ -14,6 +14,8 @@ from nccl_doctor.facts.tables import (
     InspectorColl,
     LinkCounter,
     LinkQuality,
+    ListedNumber,
+    ListedState,
     Message,
     NvlinkState,
     NvlinkUse,
@@ -39,7 +41,7 @@ GPU_OF_USE = "iif(EXISTS (SELECT 1 FROM gpu_use WHERE uuid IS NULL), NULL, uuid)
 SOURCES = (
     Message, Process, Connection, ThroughputRun, BenchRun, CommOp, Timeline, Trace, GpuUse, RecordedRun, Recorder, Stack,
     TopoFile, TopoGraph, RasComm, InspectorColl, ProfileShare, GpuMatrix, NvlinkState, OfiDomain,
-    LinkCounter, LinkQuality, RasGroup, NvlinkUse, CopyTest, C2cState, FabricCheck, ActiveTest, PrintedNumber,
+    LinkCounter, LinkQuality, RasGroup, NvlinkUse, CopyTest, C2cState, FabricCheck, ActiveTest, PrintedNumber, ListedNumber, ListedState,
 )  # fmt: skip
 """Without one of these there is no job to say anything of: a look at a node alone does not fill the tables."""
 

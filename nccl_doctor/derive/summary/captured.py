@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator
 
 from nccl_doctor.common.plurals import counted
 from nccl_doctor.derive.declaration import derivation
-from nccl_doctor.derive.summary import GPU_OF_USE, Clause, amount, cluster, folded, printed, profiles
+from nccl_doctor.derive.summary import GPU_OF_USE, Clause, amount, cluster, folded, listed, printed, profiles
 from nccl_doctor.facts.store import Facts
 from nccl_doctor.facts.tables import (
     AccountedJob,
@@ -28,6 +28,8 @@ from nccl_doctor.facts.tables import (
     LinkCounter,
     LinkQuality,
     ListedGpu,
+    ListedNumber,
+    ListedState,
     Message,
     Mount,
     MountProbe,
@@ -66,7 +68,7 @@ from nccl_doctor.facts.tables import (
         InspectorColl, NvlinkState, OfiDomain, ProfileShare, RasComm, Recorder, Stack, Timeline, TopoFile, TopoGraph,
         Trace, LinkCounter, LinkQuality, RasGroup, NvlinkUse, QueuedJob, SchedulerNode, CopyTest, C2cState, FabricCheck, ActiveTest,
         HostNumber, HostUse, HostValue, IbPort, KubeNode, KubePod, ListedGpu, Message, PanelSeries,
-        GpuPair, Package, RdmaGid, Mount, AccountedJob, PrintedNumber, ThroughputRun,
+        GpuPair, Package, RdmaGid, Mount, AccountedJob, PrintedNumber, ThroughputRun, ListedNumber, ListedState,
     ],
     reads=[CopyRate, MountProbe, NodeGpu, Process, RdmaDevice, RecorderCall, TimelineRank, TopoGpu],
 )  # fmt: skip
@@ -390,5 +392,6 @@ CLAUSES: dict[str, Callable[[Facts], Iterator[Clause]]] = {
     "packages": cluster.packages,
     "accounting": cluster.accounting,
     "profile": profiles.clauses,
+    "listed": listed.clauses,
     "printed": printed.clauses,
 }

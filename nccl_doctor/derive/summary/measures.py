@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from nccl_doctor.common.robust import median
 from nccl_doctor.derive.declaration import derivation
 from nccl_doctor.derive.speed.throughput import TIMES_ONE_STEP
-from nccl_doctor.derive.summary import SOURCES, gpu_measures, topology_measures
+from nccl_doctor.derive.summary import SOURCES, gpu_measures, listed, topology_measures
 from nccl_doctor.facts.store import Facts
 from nccl_doctor.facts.tables import (
     AccountedJob,
@@ -29,6 +29,7 @@ from nccl_doctor.facts.tables import (
     InspectorColl,
     LinkCounter,
     LinkQuality,
+    ListedNumber,
     LossScale,
     Measure,
     Message,
@@ -171,14 +172,12 @@ QUERIES = (
     " AND last - first = n - 1 AND n > 1",
     *gpu_measures.QUERIES,
     *topology_measures.QUERIES,
+    *listed.QUERIES,
     "SELECT 'cpu_busy', max(cpu_mean), '%', 'host', coalesce(host, ''), ref FROM host_use WHERE cpu_mean IS NOT NULL GROUP BY host",
     "SELECT 'process_sm', sm, '%', 'process', coalesce(host || ' ', '') || 'GPU ' || gpu || ' pid ' || pid, ref FROM gpu_process"
     " WHERE sm IS NOT NULL AND gpu IS NOT NULL LIMIT 2000",
     # series of dashboards whose quantity is not known
     "SELECT 'panel_mean', mean, '', iif(host IS NULL, 'run', 'host'), name, ref FROM panel_series LIMIT 2000",
-    # commands about hosts: free, df, ulimit, lscpu, numactl, top, perf stat
-    "SELECT replace(command, ' ', '_') || '_' || replace(iif(command = 'df', 'used', name), ' ', '_'), value, unit, 'host',"
-    " coalesce(host || ' ', '') || iif(command = 'df', name, ''), ref FROM host_number WHERE value >= 0 LIMIT 5000",
     # links: what mlxlink measured, and errors that commands counted
     "SELECT 'effective_ber', effective_ber, '', 'link', coalesce(host || ' ', '') || link, ref FROM link_quality"
     " WHERE effective_ber IS NOT NULL",
@@ -221,7 +220,7 @@ _UNCOUNTED = (
         Steady, ThroughputRun, Step, StepNumber, Scaling, BenchLimit, BenchHost, BenchLink, BenchRun, BenchRow, CommOp, MlperfRun,
         AccountedJob, Timeline, Trace, GpuProcess, GpuUse, NodeGpu, InitTiming, InspectorColl, LossScale, RecordedRun,
         Scalar, LinkCounter, LinkQuality, CopyTest, CopyRate, CopySlow, C2cState, TopoGpu, TopoGraph, TopoNet, ActiveTest, HostUse,
-        HostNumber, PrintedNumber, PanelSeries, Message, ProfileShare,
+        HostNumber, PrintedNumber, PanelSeries, Message, ProfileShare, ListedNumber,
     ],
 )  # fmt: skip
 def measures(facts: Facts) -> Iterator[Measure]:

@@ -243,6 +243,32 @@ class SwitchPart(NamedTuple):
     ref: Ref
 
 
+class ListedState(NamedTuple):
+    """The state of a part of a machine or cluster as a table or a list of a command tells it: a port, a power supply, a disk, a pool."""
+
+    host: str | None
+    file: str
+    source: str  # the command, or what stands above the table
+    kind: str  # port: of a switch or a host, of which unused ones are down; thing
+    name: str  # Ethernet4, PSU 2, rpool
+    state: str  # as it is printed
+    level: str  # bad: it does not work; poor: it works less well; well
+    ref: Ref
+
+
+class ListedNumber(NamedTuple):
+    """A number with a unit that such a table or list tells of a part."""
+
+    host: str | None
+    file: str
+    source: str
+    name: str  # of the part
+    title: str  # of the number; empty where the part is what is measured
+    value: float
+    unit: str
+    ref: Ref
+
+
 class HostValue(NamedTuple):
     """What a command printed on a host, of which only the values are known: `node01: 64` of `pdsh … nproc`."""
 

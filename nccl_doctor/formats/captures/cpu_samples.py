@@ -40,8 +40,11 @@ _OF_ONE: _Row = (None, 0.0)  # stands for rows of one of several processors
 class _Use:
     """The samples of one host."""
 
-    def __init__(self, number: int, text: str) -> None:
+    def __init__(self, number: int, text: str, since_boot: bool) -> None:
         self.place = number, text
+        self.since_boot = (
+            since_boot  # it is a mean since the start of the node, which counts where there is nothing else
+        )
         self.samples = self.high = 0
         self.busy = self.waiting = 0.0
 
@@ -101,15 +104,17 @@ class _Reader:
             return False
         if shown is _OF_ONE:
             return True
-        if self._since_boot:
-            self._since_boot = False
-            return True
         idle, waiting = shown
         if idle is None or not 0 <= (busy := 100 - idle - waiting) <= 100:
             return False
+        since_boot, self._since_boot = self._since_boot, False
+        if head.average:
+            self._head = None
         use = self.use
-        if use is None:
-            use = self.use = _Use(number, line.strip()[:600])
+        if use is None or use.since_boot:
+            use = self.use = _Use(number, line.strip()[:600], since_boot)
+        elif since_boot:
+            return True
         use.samples += 1
         use.busy += busy
         use.waiting += waiting
@@ -117,8 +122,6 @@ class _Reader:
             if not use.high:
                 use.place = number, line.strip()[:600]
             use.high += 1
-        if head.average:
-            self._head = None
         return True
 
 

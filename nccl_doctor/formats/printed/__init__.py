@@ -16,7 +16,11 @@ FORMATS = (
         after=("metric-files", "training-arrays", "training-records"),
     ),
     Format(
-        "printed-numbers", "printed_numbers", tables=("printed_number", "throughput_run", "step", "scalar"), last=True
+        "printed-numbers",
+        "printed_numbers",
+        tables=("printed_number", "throughput_run", "step", "scalar"),
+        last=True,
+        after=("listed-things",),
     ),
     Format(
         "own-progress",

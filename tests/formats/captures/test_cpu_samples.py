@@ -74,3 +74,23 @@ def test_hosts_behind_the_prefixes_of_pdsh() -> None:
 @pytest.mark.parametrize("row", ["all 1 2 3 4 5 1e9", "all - - - - - -", "all 0 0 0 0 0 101.00", "all"])
 def test_rows_that_are_none(row: str) -> None:
     assert [] == read(f"08:00:01 CPU %user %nice %system %iowait %steal %idle\n08:00:11 {row}\n")
+
+
+def test_a_lone_iostat_since_the_start_counts_its_processors_and_not_its_disks() -> None:
+    text = (
+        "Linux 6.1.0-18-amd64 (node01) \t03/04/26 \t_x86_64_\t(96 CPU)\n\n"
+        "avg-cpu:  %user   %nice %system %iowait  %steal   %idle\n"
+        "           0.30    0.00    0.20    0.10    0.00   99.40\n\n"
+        "Device:            tps    kB_read/s    kB_wrtn/s    kB_read    kB_wrtn\n"
+        "sda               0.24         5.28         1.10     203305      42368\n"
+        "dm-1              0.00         0.06         0.00       2204          0\n"
+    )
+    facts = Facts()
+    cpu_samples.read_format(io.BytesIO(text.encode()), "iostat.txt", facts)
+    (use,) = facts.rows(HostUse)
+    assert 1 == use.samples
+    assert 0.5 == pytest.approx(use.cpu_mean, abs=0.01)
+    later = text + text.replace("99.40", "20.40").replace("0.30", "79.30")
+    facts = Facts()
+    cpu_samples.read_format(io.BytesIO(later[later.index("avg-cpu") :].encode()), "iostat.txt", facts)
+    assert [1] == [use.samples for use in facts.rows(HostUse)]
