@@ -244,11 +244,11 @@ def _commands(facts: Facts) -> Iterator[Clause]:
         paths = ", ".join(path for (path,) in best)
         beside = f" and {counted(nics, 'NIC')}" if nics else ""
         yield f"nvidia-smi topo -m: {counted(gpus, 'GPU')}{beside}" + (f", {paths} between GPUs" if paths else ""), ref
-    for gpus, active, inactive, ref in facts.query(
-        "SELECT count(*), sum(active), sum(inactive), min(ref) FROM nvlink_state GROUP BY NULL HAVING count(*)"
+    for gpus, active, inactive, speed, ref in facts.query(
+        "SELECT count(*), sum(active), sum(inactive), min(speed), min(ref) FROM nvlink_state GROUP BY NULL HAVING count(*)"
     ):
         up = f", {active} of {active + inactive} links up" if active + inactive else ""
-        yield f"nvidia-smi nvlink: {counted(gpus, 'GPU')}{up}", ref
+        yield f"nvidia-smi nvlink: {counted(gpus, 'GPU')}{up}" + (f" at {speed:g} GB/s" if speed else ""), ref
     for gpus, sent, most, least, without, ref in facts.query(
         "SELECT count(*), sum(sent), max(links), min(links), sum(without_p2p), min(ref) FROM nvlink_use GROUP BY NULL HAVING count(*)"
     ):

@@ -27,5 +27,11 @@ QUERIES = (
         f" WHERE {value} IS NOT NULL AND NOT EXISTS (SELECT 1 FROM gpu_use) AND {_NO_JOB} LIMIT 8192"
         for name, (value, unit) in _LOOKED_AT.items()
     ),
+    "SELECT 'process_sm', sm, '%', 'process', coalesce(host || ' ', '') || 'GPU ' || gpu || ' pid ' || pid, ref FROM gpu_process"
+    " WHERE sm IS NOT NULL AND gpu IS NOT NULL LIMIT 2000",
+    # what joins them
+    f"SELECT 'nvlink_rate', speed, 'GB/s', 'gpu', {_GPU.replace(', uuid', '')}, ref FROM nvlink_state WHERE speed > 0 LIMIT 8192",
+    "SELECT 'port_rate', rate, 'Gbit/s', 'link', coalesce(host || ' ', '') || hca || iif(port > 1, '/' || port, ''), ref FROM ib_port"
+    " WHERE rate > 0 AND state LIKE 'Active%' LIMIT 8192",
 )
 """Each yields the columns of `measure` in their order."""

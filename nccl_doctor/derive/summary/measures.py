@@ -25,6 +25,7 @@ from nccl_doctor.facts.tables import (
     GpuUse,
     HostNumber,
     HostUse,
+    IbPort,
     InitTiming,
     InspectorColl,
     LinkCounter,
@@ -35,6 +36,7 @@ from nccl_doctor.facts.tables import (
     Message,
     MlperfRun,
     NodeGpu,
+    NvlinkState,
     PanelSeries,
     PrintedNumber,
     ProfileShare,
@@ -174,8 +176,6 @@ QUERIES = (
     *topology_measures.QUERIES,
     *listed.QUERIES,
     "SELECT 'cpu_busy', max(cpu_mean), '%', 'host', coalesce(host, ''), ref FROM host_use WHERE cpu_mean IS NOT NULL GROUP BY host",
-    "SELECT 'process_sm', sm, '%', 'process', coalesce(host || ' ', '') || 'GPU ' || gpu || ' pid ' || pid, ref FROM gpu_process"
-    " WHERE sm IS NOT NULL AND gpu IS NOT NULL LIMIT 2000",
     # series of dashboards whose quantity is not known
     "SELECT 'panel_mean', mean, '', iif(host IS NULL, 'run', 'host'), name, ref FROM panel_series LIMIT 2000",
     # links: what mlxlink measured, and errors that commands counted
@@ -220,7 +220,7 @@ _UNCOUNTED = (
         Steady, ThroughputRun, Step, StepNumber, Scaling, BenchLimit, BenchHost, BenchLink, BenchRun, BenchRow, CommOp, MlperfRun,
         AccountedJob, Timeline, Trace, GpuProcess, GpuUse, NodeGpu, InitTiming, InspectorColl, LossScale, RecordedRun,
         Scalar, LinkCounter, LinkQuality, CopyTest, CopyRate, CopySlow, C2cState, TopoGpu, TopoGraph, TopoNet, ActiveTest, HostUse,
-        HostNumber, PrintedNumber, PanelSeries, Message, ProfileShare, ListedNumber,
+        HostNumber, PrintedNumber, PanelSeries, Message, ProfileShare, ListedNumber, NvlinkState, IbPort,
     ],
 )  # fmt: skip
 def measures(facts: Facts) -> Iterator[Measure]:

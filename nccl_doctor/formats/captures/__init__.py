@@ -101,6 +101,7 @@ FORMATS = (
             b"IFACE   rxpck/s",
             b"IFACE   rxerr/s",
             b" mounted on /",
+            b" with fstype nfs",
             b".import=",
             b"_server_uuid=",
             b"-osc-ffff",

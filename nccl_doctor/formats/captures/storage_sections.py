@@ -242,6 +242,45 @@ class NfsIo(Section):
             return
 
 
+class MountStats(Section):
+    """/proc/self/mountstats: of each NFS mount its bytes, and how long the server took for a read and a write since it was mounted.
+
+    Of an operation: how often it came, transmissions, timeouts, bytes sent and received, and ms in the queue, on the way and in all.
+    """
+
+    BEGINS = re.compile(r"device \S{1,250} mounted on (?P<path>\S{1,250}) with fstype nfs4? ")
+    _OPERATION = re.compile(r"\s+(?P<name>READ|WRITE): (?P<values>\d{1,18}(?: \d{1,18}){7,8})\s*$")
+    _BYTES = re.compile(r"\s+bytes:\s+(?:\d{1,20} ){4}(?P<read>\d{1,20}) (?P<written>\d{1,20})\s")
+    _MORE = re.compile(r"\s+\S|\s*$|device \S")
+
+    def __init__(self, add: Add) -> None:
+        super().__init__(add)
+        self._path: str | None = None  # None behind a mount of another kind
+
+    def take(self, text: str, number: int) -> bool:
+        """Use a line."""
+        if text.startswith("device "):
+            head = self.BEGINS.match(text)
+            self._path = head["path"] if head is not None else None
+            return True
+        if self._path is None:
+            return self._MORE.match(text) is not None
+        at = number, f"{self._path}: {' '.join(text.split())}"
+        if (counted := self._BYTES.match(text)) is not None:
+            self.number("mountstats", f"read from {self._path}", int(counted["read"]), "B", at)
+            self.number("mountstats", f"written to {self._path}", int(counted["written"]), "B", at)
+        elif (row := self._OPERATION.match(text)) is not None:
+            calls, sent, _, _, _, _, way, *_ = (int(value) for value in row["values"].split())
+            if calls >= _LEAST_CALLS:
+                name = row["name"].lower()
+                self.number("nfsiostat", f"{name} of {self._path}", way / calls, "ms", at)
+                if sent > calls:
+                    self.number(
+                        "nfsiostat", f"{name}s sent again of {self._path}", 100 * (sent - calls) / calls, "%", at
+                    )
+        return self._MORE.match(text) is not None
+
+
 class Iostat(Section):
     """`iostat -x`: how busy each disk was, and how long its requests took, at most. What was before the command is left out."""
 
@@ -277,4 +316,4 @@ class Iostat(Section):
         return True
 
 
-SECTIONS: tuple[type[Section], ...] = (LfsDf, LustreImports, LustreStates, LustreStats, NfsIo, Iostat)
+SECTIONS: tuple[type[Section], ...] = (LfsDf, LustreImports, LustreStates, LustreStats, NfsIo, MountStats, Iostat)

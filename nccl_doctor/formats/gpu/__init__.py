@@ -160,6 +160,13 @@ FORMATS = (
         leads=True,
     ),
     Format(
+        "accelerator-tables",
+        "collected.other_tables",
+        tables=("gpu_use", "gpu_sample", "gpu_throttle"),
+        inside=(b" HL-SMI", b" XPU-SMI", b" IX-SMI"),
+        reach=1 << 20,
+    ),
+    Format(
         "panel-csv",
         "panel_csv",
         tables=("gpu_use", "gpu_sample", "gpu_throttle", "panel_series"),

@@ -111,7 +111,7 @@ def _rows_below(
                 break
             at += 1
             continue
-        cells = _cells(text, spans)
+        cells = cells_of(text, spans)
         if (
             _RULER.match(text)
             or _COMMAND.match(text)
@@ -127,7 +127,7 @@ def _rows_below(
 
 def _goes_on(lines: Sequence[tuple[int, str]], at: int, spans: Sequence[tuple[int, int]]) -> bool:
     """Whether rows go on behind a blank line: as many cells as columns, no titles."""
-    return all(_cells(lines[at][1], spans)) and not _begins(lines, at) and _COMMAND.match(lines[at][1]) is None
+    return all(cells_of(lines[at][1], spans)) and not _begins(lines, at) and _COMMAND.match(lines[at][1]) is None
 
 
 def _begins(lines: Sequence[tuple[int, str]], at: int) -> bool:
@@ -135,7 +135,7 @@ def _begins(lines: Sequence[tuple[int, str]], at: int) -> bool:
     return any(_RULER.match(text) is not None for _, text in lines[at + 1 : at + _TITLE_LINES])
 
 
-def _cells(text: str, spans: Sequence[tuple[int, int]], *, words: bool = False) -> tuple[str, ...]:
+def cells_of(text: str, spans: Sequence[tuple[int, int]], *, words: bool = False) -> tuple[str, ...]:
     """The cells of a row: what two blanks divide, or its words if wanted, where these are as many as columns; else by their places."""
     for pattern in (_PART, _WORD) if words else (_PART,):
         parts = pattern.findall(text)
@@ -194,7 +194,7 @@ def _plain(lines: Sequence[tuple[int, str]], at: int, above: str) -> tuple[Table
     place = at + 1
     while place < len(lines):
         number, text = lines[place]
-        cells = _cells(text, spans, words=True)
+        cells = cells_of(text, spans, words=True)
         if len(text) > _LONGEST or sum(map(bool, cells)) < 2 or text.split() == head.split() or _COMMAND.match(text):
             break
         rows.append((number, text, cells))

@@ -58,11 +58,13 @@ def numbers_of_record(line: bytes) -> Iterator[tuple[str, str, float]]:
 def numbers_of_document(data: bytes) -> list[Told] | None:
     """The rates and times of a JSON document in its order, and None for any other text.
 
-    An object that names a measure, its value and its unit tells one number of that name. All other numbers are named by the
-    key of theirs and of the object around it; of an object with the statistics of one measure the mean is told::
+    An object that names a measure, its value and its unit tells one number of that name, and one with a unit beside nothing but
+    numbers all of these. All other numbers are named by the key of theirs and of the object around it; of an object with the
+    statistics of one measure the mean is told::
 
         {"results": {"matmul": {"metric_name": "tflops", "metric_value": 74.3, "metric_unit": "TFLOPS"}}}
         {"request_latency": {"unit": "ms", "avg": 812.5, "p99": 1290.0}, "tokens_per_second": {"successful": {"mean": 431.0, "max": 455.0}}}
+        {"Render/3D": {"busy": 96.1, "sema": 0.0, "unit": "%"}}
         {"all_reduce": [{"size_mb": 1, "busbw_gbps": 39.9}, {"size_mb": 10, "busbw_gbps": 203.2}]}
         {"columns": ["size", "busbw (GB/s)"], "data": [[1024, 0.31], [2048, 0.60]]}
     """
@@ -88,6 +90,9 @@ def numbers_of_document(data: bytes) -> list[Told] | None:
                 told.append(Told(f"{key} {measure[0]}".strip()[:60], measure[2], measure[1], line))
             elif (mean := _mean(above, key, value)) is not None:
                 told.append(Told(*mean, line))
+                continue
+            elif readings := _readings(key, value):
+                told += [Told(*reading, line) for reading in readings]
                 continue
             told += [Told(*one, line) for one in _columns(value)]
             inner = [
@@ -164,6 +169,16 @@ def _mean(above: str, key: str, record: dict[str, Any]) -> tuple[str, str, float
     if unit or named is None:
         return None
     return (f"{above}.{key}" if named == above else key)[:60], unit_in(named), value
+
+
+def _readings(key: str, record: dict[str, Any]) -> list[tuple[str, str, float]]:
+    """Name, unit and value of the numbers of an object that has nothing beside them but their unit, as `intel_gpu_top -J` prints it."""
+    unit = record.get("unit")
+    values = [(of, finite(one)) for of, one in record.items() if of != "unit"]
+    if not isinstance(unit, str) or not unit or len(values) > _KEYS or not record.keys().isdisjoint(_MEANS):
+        return []
+    known = [(f"{key}.{of}".removesuffix(".value")[:60], unit[:20], value) for of, value in values if value is not None]
+    return known if len(known) == len(values) else []
 
 
 def _measure(record: dict[str, Any]) -> tuple[str, float, str] | None:

@@ -8,6 +8,7 @@ from nccl_doctor.formats.declaration import Reading
 from nccl_doctor.formats.printed import tables as whole_tables
 from nccl_doctor.formats.printed.exposed_metrics import ExposedMetrics
 from nccl_doctor.formats.printed.forms.bar_tables import BarTables
+from nccl_doctor.formats.printed.forms.comma_tables import CommaTables
 from nccl_doctor.formats.printed.forms.described import Described
 from nccl_doctor.formats.printed.forms.line_batches import LineBatch
 from nccl_doctor.formats.printed.forms.line_kinds import (
@@ -80,7 +81,9 @@ def _read_table(stream: Readable, table: whole_tables.Table, series: NumberSerie
 def _read_lines(stream: Readable, series: NumberSeries, name: str, facts: Facts) -> Reading:
     kinds, progress, step_tables = LineKinds(), Progress(), StepTables()
     hardware, metrics, batch = HardwareList(), ExposedMetrics(series), LineBatch(series, progress)
-    tables = step_tables, UnitTables(series), MagmaTables(series), BarTables(series), Described(series)
+    tables = (
+        step_tables, UnitTables(series), MagmaTables(series), BarTables(series), CommaTables(series), Described(series)
+    )  # fmt: skip
     are_open = False  # tables, whose rows may follow
     lines = used = near = 0
     for block in blocks(stream, _BLOCK):

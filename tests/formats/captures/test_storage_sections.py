@@ -164,3 +164,29 @@ def test_how_busy_disks_were_behind_the_report_since_the_start_of_the_host() -> 
     assert {"use of nvme0n1": 37.5, "read of nvme0n1": 0.57, "write of nvme0n1": 2.5} == {
         row.name: row.value for row in facts.rows(HostNumber)
     }
+
+
+MOUNTSTATS = """\
+device proc mounted on /proc with fstype proc
+device nfs01:/export/data mounted on /data with fstype nfs4 statvers=1.1
+\topts:\trw,vers=4.2,rsize=1048576,wsize=1048576
+\tage:\t11367
+\tbytes:\t204440464584 110857586443 783170354688 296174954496 1134399088816 407107155723 85749323 30784819
+\tper-op statistics
+\t        READ: 1000 1010 0 200000 1048576000 5000 412000 418000 0
+\t       WRITE: 50 50 0 1048576 20000 10 70 80
+device sysfs mounted on /sys with fstype sysfs
+\t        READ: 9000 9000 0 0 0 0 90000000 0
+"""
+
+
+def test_what_the_kernel_counted_of_nfs_mounts() -> None:
+    facts = read_text(MOUNTSTATS)
+    assert {
+        "read from /data": (1134399088816.0, "B"),
+        "written to /data": (407107155723.0, "B"),
+        "read of /data": (412.0, "ms"),
+        "reads sent again of /data": (1.0, "%"),
+    } == {row.name: (row.value, row.unit) for row in facts.rows(HostNumber)}
+    for cut in range(0, len(MOUNTSTATS), 37):
+        read_text(MOUNTSTATS[:cut])

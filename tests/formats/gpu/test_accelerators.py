@@ -11,7 +11,7 @@ from nccl_doctor.app.analyze import report_of
 from nccl_doctor.facts.store import Facts
 from nccl_doctor.facts.tables.gpu import GpuUse
 from nccl_doctor.formats import registry
-from nccl_doctor.formats.gpu.collected import accelerators
+from nccl_doctor.formats.gpu.collected import accelerators, other_tables
 
 TELEGRAF = "".join(
     f"nvidia_smi,host=hgx-04,index={gpu},name=NVIDIA\\ H100,uuid=GPU-{gpu} "
@@ -155,3 +155,26 @@ def test_npu_smi_calls_an_npu_unhealthy() -> None:
     )
     found = [finding for finding in report_of(facts).findings if finding.name == "npu-unhealthy"]
     assert {"error", "warning"} == {finding.severity for finding in found}
+
+
+def test_tables_drawn_like_that_of_nvidia_smi() -> None:
+    text = (FIXTURES / "gpu" / "hl_smi.txt").read_text()
+    facts = Facts()
+    other_tables.read_format(io.BytesIO(text.encode()), "hl.txt", facts)
+    used = {row.gpu: row for row in facts.rows(GpuUse)}
+    assert (472.0, 97.0) == (used[0].power_median, used[0].util_mean)
+    assert (31.0, 768.0) == (used[1].temperature_max, used[1].memory_max)
+    for cut in range(0, len(text), 61):
+        other_tables.read_format(io.BytesIO(text[:cut].encode()), "hl.txt", Facts())
+
+
+def test_the_table_of_xpu_smi() -> None:
+    text = (
+        "|            Intel XPU-SMI v2.0    Driver: 25.18.1    Level Zero: 1.27.0             |\n"
+        "|   0  Intel(R) Data Center GPU Max 1550   Off  | 0000:29:00.0      Off      |      0 |\n"
+        "| N/A    41C  312W / 600W               | 70239MiB / 131072MiB       |     93%        Default |\n"
+    )
+    facts = Facts()
+    other_tables.read_format(io.BytesIO(text.encode()), "xpu.txt", facts)
+    (row,) = facts.rows(GpuUse)
+    assert (312.0, 93.0, 41.0, 70239.0) == (row.power_median, row.util_mean, row.temperature_max, row.memory_max)

@@ -478,3 +478,26 @@ def test_times_in_quotes_and_far_behind_their_name() -> None:
     assert [("Performance", "ns/day", 0.5), ("", "timesteps/s", 6.5)] == list(
         numbers_of_line(b"Performance: 0.5 ns/day, 415.2 hours/ns, 6.5 timesteps/s")
     )
+
+
+def test_a_table_with_commas_behind_other_text(tmp_path: Path) -> None:
+    path = tmp_path / "live.txt"
+    path.write_text(
+        "OPERATION   RESULT TYPE\n=========== ===========\nISO Date,Label,Phase,MiB/s,IOPS,Lat IO us,\n"
+        "2026-11-17T11:58:08,,READ,47127,94254,10549,\n2026-11-17T11:58:09,,READ,49122,98244,10380,\n"
+    )
+    facts = analyze.analyze([str(path)])[1]
+    told = {row.name: (row.lowest, row.highest, row.unit, row.highest_label) for row in facts.rows(PrintedNumber)}
+    assert (47127.0, 49122.0, "MiB/s", "READ") == told["MiB/s"]
+    assert (10380.0, 10549.0, "us", "READ") == told["Lat IO us"]
+
+
+def test_an_object_of_numbers_with_one_unit() -> None:
+    told = numbers_of_document(
+        b'{"engines": {"Render/3D": {"busy": 96.1, "wait": 0.0, "unit": "%"}}, "rc6": {"value": 4.5, "unit": "%"},'
+        b' "job": {"name": "a", "unit": "x"}}'
+    )
+    assert told is not None
+    assert {("Render/3D.busy", "%", 96.1), ("Render/3D.wait", "%", 0.0), ("rc6", "%", 4.5)} == {
+        (one.name, one.unit, one.value) for one in told
+    }

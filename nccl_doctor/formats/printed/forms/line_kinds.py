@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from nccl_doctor.common.expressions import compiled
 from nccl_doctor.formats.printed.exposed_metrics import is_exposed
 from nccl_doctor.formats.printed.forms.bar_tables import titles_of as bar_titles_of
+from nccl_doctor.formats.printed.forms.comma_tables import titles_of as comma_titles_of
 from nccl_doctor.formats.printed.forms.described import may_begin
 from nccl_doctor.formats.printed.forms.loop_columns import LoopColumns, loop_columns_of
 from nccl_doctor.formats.printed.forms.number_columns import Column, columns_of
@@ -116,10 +117,7 @@ def _kinds(line: bytes) -> int:
 
 
 def _are_titles(line: bytes) -> bool:
-    return bool(
-        step_titles_of(line) is not None
-        or unit_titles_of(line) is not None
-        or magma_titles_of(line)
-        or bar_titles_of(line)
-        or may_begin(line)
+    titles = (titles_of(line) for titles_of in (step_titles_of, unit_titles_of, comma_titles_of))
+    return any(found is not None for found in titles) or any(
+        (magma_titles_of(line), bar_titles_of(line), may_begin(line))
     )
