@@ -60,13 +60,12 @@ def read_format(stream: Readable, name: str, facts: Facts) -> Reading:
         # a reason of several words is the last column
         parts = text.split(None, len(titles) - 1) if len(words) > len(titles) else cells_of(text, spans, words=True)
         cells = dict(zip(titles, parts, strict=True))
-        found_rows = (
-            [*_shares(cells, name)] if known else [*_shares(cells, name), *_job(cells, name), *_node(cells, name)]
-        )
-        for row in found_rows:
+        told: list[QueuedJob | SchedulerNode | HostNumber] = [*_shares(cells, name)]
+        told += [] if known else [*_job(cells, name), *_node(cells, name)]
+        for row in told:
             ref = facts.evidence(name, number, text.strip()[:600])
             rows.setdefault((type(row).__name__, *map(str, row[:-1])), row._replace(ref=ref))
-        used += bool(found_rows)
+        used += bool(told)
     facts.add(rows.values())
     return Reading(
         number, used, f"lists more than {_MOST:,} rows; the others were left out" if len(rows) >= _MOST else None
