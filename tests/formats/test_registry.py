@@ -76,6 +76,7 @@ SAMPLES = {
     "cpu-exports": ["captures/sadf.csv"],
     "dcgm-job-stats": ["gpu/dcgmi_stats.txt"],
     "rate-benchmark": ["benchmarks/ior.txt"],
+    "elbencho": ["benchmarks/elbencho.txt"],
     "metadata-benchmark": ["benchmarks/mdtest.txt"],
     "printed-rates": ["throughput/printed_rates.log"],
     "htcondor-log": ["batch/htcondor.log"],

@@ -337,7 +337,7 @@ def _links(facts: Facts) -> Iterator[Clause]:
         "SELECT iif(tool IN ('perftest', 'hpl', 'gpu-burn', 'hpcg'), '', tool || ' ') || test, count(*),"
         " iif(unit IN ('us', 'ms', 's'), max(value), min(value)), median(value), unit, min(ref) FROM active_test"
         " WHERE (tool IN ('perftest', 'iperf3', 'netperf', 'fio', 'osu', 'hpl', 'imb', 'ucx', 'fabtests', 'deepep', 'gpu-burn',"
-        " 'ior', 'stream', 'babelstream', 'hpcg', 'mdtest', 'io500', 'dlio')"
+        " 'ior', 'stream', 'babelstream', 'hpcg', 'mdtest', 'io500', 'dlio', 'elbencho')"
         " OR (tool = 'serving' AND test IN ('request rate', 'output rate', 'mean TTFT', 'mean TPOT', 'mean latency')))"
         " AND value IS NOT NULL"
         " GROUP BY tool, test, unit ORDER BY tool, test <> 'score', test, unit"

@@ -35,12 +35,17 @@ def clauses(facts: Facts) -> Iterator[Clause]:
         told = states[source]
         shown = ", ".join(told[:_STATES]) + ", …" * (len(told) > _STATES)
         said[source] = ([f"{counted(parts, 'part')} ({shown})"], ref)
-    for source, title, unit, least, most, which, ref in facts.query(
-        "SELECT source, quantity, unit, least, max(value), name, ref FROM (SELECT source, iif(title = '', name, title) AS quantity, unit,"
+    for source, parts, ref in facts.query(
+        "SELECT source, count(DISTINCT coalesce(host, '') || ' ' || name), min(ref) FROM listed_number GROUP BY source ORDER BY min(ref)"
+    ):
+        if source not in said:
+            said[source] = ([counted(parts, "part")] * (parts > 1), ref)
+    for source, title, unit, least, most, which in facts.query(
+        "SELECT source, quantity, unit, least, max(value), name FROM (SELECT source, iif(title = '', name, title) AS quantity, unit,"
         " value, name, min(value) OVER one AS least, min(ref) OVER one AS ref, min(rowid) OVER one AS first FROM listed_number"
         " WINDOW one AS (PARTITION BY source, iif(title = '', name, title), unit)) GROUP BY source, quantity, unit ORDER BY ref, first"
     ):
-        words, _ = said.setdefault(source, ([], ref))
+        words = said[source][0]
         if len(words) < _NUMBERS:
             low = f"{amount(least, unit)} to " if least < most else ""
             words.append(f"{title} {low}{amount(most, unit)}" + (f" ({which})" if low else ""))

@@ -119,8 +119,9 @@ QUERIES = (
     "SELECT CASE WHEN tool IN ('osu', 'imb') THEN iif(unit = 'us', 'mpi_latency', 'mpi_bandwidth')"
     " WHEN tool IN ('ucx', 'fabtests', 'deepep') THEN iif(unit = 'us', 'message_latency', 'message_bandwidth')"
     " WHEN tool = 'hpl' THEN 'linpack' WHEN tool = 'gpu-burn' THEN 'gpu_burn'"
-    " WHEN tool = 'ior' THEN 'storage_bandwidth' WHEN tool IN ('stream', 'babelstream') THEN 'memory_bandwidth'"
-    " WHEN tool = 'mdtest' OR tool = 'io500' AND unit = 'ops/s' THEN 'storage_operations'"
+    " WHEN tool = 'ior' OR tool = 'elbencho' AND unit = 'MiB/s' THEN 'storage_bandwidth'"
+    " WHEN tool IN ('stream', 'babelstream') THEN 'memory_bandwidth'"
+    " WHEN tool IN ('mdtest', 'elbencho') OR tool = 'io500' AND unit = 'ops/s' THEN 'storage_operations'"
     " WHEN tool = 'io500' THEN iif(unit = 'MB/s', 'storage_bandwidth', 'io500_score')"
     " WHEN tool = 'dlio' THEN CASE unit WHEN '%' THEN 'accelerators_busy' WHEN 'MB/s' THEN 'storage_bandwidth' ELSE 'storage_samples' END"
     " WHEN tool = 'hpcg' THEN 'hpcg' ELSE 'serving' END,"
@@ -128,7 +129,7 @@ QUERIES = (
     " iif(tool = 'hpl', coalesce(text, ''),"
     " coalesce(host || ' ', '') || coalesce(iif(tool = 'gpu-burn', 'GPU ', '') || device || ' ', '') || test), ref"
     " FROM active_test WHERE tool IN ('osu', 'imb', 'ucx', 'fabtests', 'deepep', 'hpl', 'gpu-burn',"
-    " 'ior', 'stream', 'babelstream', 'hpcg', 'mdtest', 'io500', 'dlio', 'serving')"
+    " 'ior', 'stream', 'babelstream', 'hpcg', 'mdtest', 'io500', 'dlio', 'elbencho', 'serving')"
     " AND value IS NOT NULL LIMIT 2000",
     # NVLink-C2C between GPU and CPU
     "SELECT 'c2c_bandwidth', total, 'GB/s', 'gpu', coalesce(host || ' ', '') || 'GPU ' || gpu, ref FROM c2c_state",

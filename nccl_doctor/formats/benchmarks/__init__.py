@@ -81,6 +81,14 @@ FORMATS = (
         after=("rate-benchmark",),
     ),
     Format(
+        "elbencho",
+        "elbencho",
+        tables=("active_test",),
+        inside=(b"OPERATION   RESULT TYPE ", b"OPERATION RESULT TYPE "),
+        reach=1 << 20,
+        after=("rate-benchmark",),
+    ),
+    Format(
         "superbench",
         "superbench",
         tables=("active_test",),

@@ -132,7 +132,7 @@ FORMATS = (
             rb"(?:(?P=stem)\d{1,6}[\w.-]{0,80}: [^\s:=]{1,60}(?:\n|\Z)){3}"
         ),
         last=True,  # values under headings may be anything
-        after=("node-capture",),
+        after=("node-capture", "listed-things"),
     ),
     Format(
         "cpu-samples",

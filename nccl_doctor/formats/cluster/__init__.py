@@ -195,6 +195,7 @@ FORMATS = (
             "gpu-burn",
             "rate-benchmark",
             "metadata-benchmark",
+            "elbencho",
             "dcgm-job-stats",
             "serving-benchmark",
             "pod-description",

@@ -5,7 +5,7 @@ from nccl_doctor.formats.declaration import Format
 
 _TABLES = ("listed_state", "listed_number", "link_counter")
 FORMATS = (
-    Format("listed-things", "listed_things", tables=_TABLES, last=True, after=("host-values",)),
+    Format("listed-things", "listed_things", tables=_TABLES, last=True),
     Format(
         "listed-faults",  # the same in a text in which a line looks like an error
         "listed_things",
@@ -16,6 +16,9 @@ FORMATS = (
             b":HEADER:version:reserved:",
             b"IFACE    STATE ",
             b"Status    LED",
+            b" degrees C",
+            b" ping statistics ---",
+            b"     state = ",
         ),
         last=True,
         after=("listed-things",),
@@ -24,7 +27,11 @@ FORMATS = (
         "slurm-columns",
         "slurm_columns",
         tables=("scheduler_node", "queued_job", "host_number"),
-        begins=compiled(rb"\A\s{0,20}\d{1,9}/\d{1,9}/\d{1,9}/\d{1,9}\s{0,20}\Z"),  # sinfo -h -o %C
+        begins=compiled(
+            rb"\A\s{0,20}\d{1,9}/\d{1,9}/\d{1,9}/\d{1,9}\s{0,20}\Z"  # sinfo -h -o %C
+            rb"|\A[A-Za-z][\w.-]{0,120}[ \t]{1,40}(?:gpu:|\(null\))\S{0,400}[ \t]{1,200}gpu:\S{1,400}[ \t]{1,400}"
+            rb"[a-z]{2,14}[*~#!%$@^-]{0,2}\s"  # sinfo -h -N -O NodeHost,Gres,GresUsed,StateLong
+        ),
         inside=(
             b"CPUS(A/I/O/T)",
             b"NODES(A/I/O/T)",

@@ -40,6 +40,17 @@ _POWER = re.compile(
     r"\s+(?P<value>\d{1,7}) Watts"
 )
 
+_PINGED = re.compile(r"--- (?P<name>\S{1,253}) ping statistics ---\s*$")
+_LOSS = re.compile(
+    r"\d{1,9} packets transmitted, \d{1,9} (?:packets )?received,(?: \+\d{1,9} \w{1,12},){0,3} (?P<loss>\d{1,3}(?:\.\d{1,6})?)% packet loss"
+)
+_ROUND_TRIP = re.compile(
+    r"(?:rtt|round-trip) min/avg/max(?:/\w{3,6})? = \d{1,9}(?:\.\d{1,6})?/(?P<mean>\d{1,9}(?:\.\d{1,6})?)/(?P<most>\d{1,9}(?:\.\d{1,6})?)"
+    r"[/ \d.]{0,24} ms"
+)
+_ECHO = re.compile(r"\d{1,6} bytes from \S{1,253}.{0,60} time=\d")
+_LOST = 1.0  # % of the packets of `ping`, from which on they are a fault
+
 
 class Found(NamedTuple):
     """A part, and the command that lists it."""
@@ -50,7 +61,7 @@ class Found(NamedTuple):
 
 def parts_in(lines: Sequence[tuple[int, str]]) -> Iterator[Found]:
     """The parts that some lines, which have their numbers, list."""
-    chip = sensor = array = ""
+    chip = sensor = array = pinged = ""
     limit: float | None = None
     for number, text in lines:
         if not text.strip():
@@ -66,6 +77,19 @@ def parts_in(lines: Sequence[tuple[int, str]]) -> Iterator[Found]:
             yield Found("mdadm", _thing(number, text, array, states=(found["state"],)))
         elif array and (found := _MEMBER.match(text)) is not None:
             yield Found("mdadm", _thing(number, text, found["name"], states=(found["state"],)))
+        elif _ECHO.match(text) is not None:
+            yield Found("ping", _thing(number, text, ""))
+        elif (found := _PINGED.match(text)) is not None:
+            pinged = found["name"]
+        elif pinged and (found := _LOSS.match(text)) is not None:
+            loss = float(found["loss"])
+            states = ("losing packets",) if loss >= _LOST else ()
+            yield Found(
+                "ping", _thing(number, text, pinged, (("packet loss", loss, "%"),), states, "bad" if states else None)
+            )
+        elif pinged and (found := _ROUND_TRIP.match(text)) is not None:
+            trips = (("round trip", float(found["mean"]), "ms"), ("longest round trip", float(found["most"]), "ms"))
+            yield Found("ping", _thing(number, text, pinged, trips))
         elif (found := _POWER.match(text)) is not None:
             yield Found("ipmitool dcmi", _thing(number, text, "power", ((found["name"], float(found["value"]), "W"),)))
         elif chip and (found := _CHIP_LINE.match(text)) is not None:

@@ -1,6 +1,6 @@
 """Ports, power supplies, disks, pools and nodes as tables of commands list them that no other reader knows."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from nccl_doctor.facts.store import Facts
 from nccl_doctor.facts.tables import LinkCounter, ListedNumber, ListedState
@@ -8,10 +8,13 @@ from nccl_doctor.formats.declaration import Reading
 from nccl_doctor.formats.listings.colon_rows import colon_tables
 from nccl_doctor.formats.listings.fields import parts_in
 from nccl_doctor.formats.listings.interfaces import ports_in
+from nccl_doctor.formats.listings.json_parts import LARGEST, MARKS, parts_of
 from nccl_doctor.formats.listings.meaning import Thing, level_of, things_of
+from nccl_doctor.formats.listings.pbs_nodes import nodes_in
 from nccl_doctor.formats.listings.titled import Table, tables_of
+from nccl_doctor.inputs.detect import begins_json
 from nccl_doctor.inputs.streams import Readable
-from nccl_doctor.inputs.text_lines import plain_batches
+from nccl_doctor.inputs.text_lines import Joined, plain_batches, read_head
 
 _LINES = 200_000
 _ROWS = 20_000  # states, numbers and counters
@@ -33,35 +36,54 @@ def read_format(stream: Readable, name: str, facts: Facts) -> Reading:
     """
     written: dict[str | None, list[tuple[int, str]]] = {}
     lines = 0
+    head = read_head(stream, 1 << 16)
+    stream = Joined(head, stream)
+    if begins_json(head):
+        return _read_document(stream, head, name, facts)
     for first, label, texts in plain_batches(stream):
         lines = max(lines, first - 1 + len(texts))
         if lines > _LINES:
             break
         written.setdefault(label.host, []).extend(enumerate(texts, first))
+    listed = ((host, source, thing) for host, own in written.items() for source, thing in _listed(own))
+    return _add(listed, lines, name, facts)
+
+
+def _read_document(stream: Readable, head: bytes, name: str, facts: Facts) -> Reading:
+    """The parts of a document of JSON that has one of the marks of such documents."""
+    if not any(mark in head for mark in MARKS):
+        return Reading(0, 0)
+    data = read_head(stream, LARGEST)
+    things = parts_of(data) or []
+    return _add(((None, "JSON", thing) for thing in things), data.count(b"\n") + 1, name, facts)
+
+
+def _add(listed: Iterable[tuple[str | None, str, Thing]], lines: int, name: str, facts: Facts) -> Reading:
+    """Add the rows of parts, each with its host and what lists it."""
     rows: list[ListedState | ListedNumber | LinkCounter] = []
     used: set[int] = set()
-    for host, own in written.items():
-        for source, thing in _listed(own):
-            if len(rows) >= _ROWS or not (thing.states or thing.numbers or thing.counters):
-                continue
-            ref = facts.evidence(name, thing.number, thing.text.strip()[:_SHOWN])
-            used.add(thing.number)
-            kind, part = "port" if thing.is_port else "thing", thing.name[:120]
-            rows += [
-                ListedState(host, name, source, kind, part, state[:60], thing.level or level_of(state), ref)
-                for state in thing.states
-            ]
-            rows += [
-                ListedNumber(host, name, source, part, title[:60], value, unit, ref)
-                for title, value, unit in thing.numbers
-            ]
-            rows += [
-                LinkCounter(host, name, source, "ethernet", part, title, value, ref) for title, value in thing.counters
-            ]
+    for host, source, thing in listed:
+        if len(rows) >= _ROWS:
+            break
+        used.add(thing.number)
+        if not (thing.states or thing.numbers or thing.counters):
+            continue
+        ref = facts.evidence(name, thing.number, thing.text.strip()[:_SHOWN])
+        kind, part = "port" if thing.is_port else "thing", thing.name[:120]
+        rows += [
+            ListedState(host, name, source, kind, part, state[:100], thing.level or level_of(state), ref)
+            for state in thing.states
+        ]
+        rows += [
+            ListedNumber(host, name, source, part, title[:60], value, unit, ref) for title, value, unit in thing.numbers
+        ]
+        rows += [
+            LinkCounter(host, name, source, "ethernet", part, title, value, ref) for title, value in thing.counters
+        ]
     facts.mark_covered("listed_state", "listed_number")
     facts.add(rows)
     note = f"lists more than {_ROWS:,} states and numbers; the others were left out" if len(rows) >= _ROWS else None
-    return Reading(lines, len(used), note)
+    return Reading(lines, len(used) if rows else 0, note)
 
 
 def _listed(lines: Sequence[tuple[int, str]]) -> Iterator[tuple[str, Thing]]:
@@ -73,6 +95,7 @@ def _listed(lines: Sequence[tuple[int, str]]) -> Iterator[tuple[str, Thing]]:
         yield from ((source, thing) for thing in things_of(table))
     yield from parts_in(lines)
     yield from (("show interface", port) for port in ports_in(lines))
+    yield from (("pbsnodes", node) for node in nodes_in(lines))
 
 
 def _source_of(table: Table) -> str:

@@ -11,7 +11,7 @@ _LARGEST = 1e18
 _NUMBER = re.compile(r"[-+]?\d{1,3}(?:,\d{3}){1,6}(?:\.\d{1,6})?|[-+]?\d{1,18}(?:\.\d{0,12})?(?:[eE][-+]?\d{1,3})?")
 _AMOUNT = re.compile(rf"(?P<value>{_NUMBER.pattern})(?: ?(?P<unit>%|°?[A-Za-z][A-Za-z/]{{0,7}}|degrees C))?")
 _UNIT_IN_TITLE = re.compile(r"[(\[] ?([A-Za-z°%][A-Za-z/%]{0,8}) ?[)\]]")
-_DIGITS = re.compile(r"\d")
+_STATE = re.compile(r"[A-Za-z][\w /-]{0,40}[*!~#]?")
 _SPELT = {
     "volts": "V", "volt": "V", "amps": "A", "amp": "A", "watts": "W", "watt": "W", "celsius": "°C", "c": "°C", "degrees c": "°C",
     "pct": "%", "percent": "%", "rpm": "RPM", "dbm": "dBm", "db": "dB", "v": "V", "mv": "mV", "a": "A", "ma": "mA", "w": "W", "mw": "mW",
@@ -25,7 +25,7 @@ _TITLED_UNITS = {"waittime": "s", "waittimesecs": "s"}
 _STATES = frozenset(
     {
         "state", "status", "health", "oper", "operstatus", "operstate", "availability", "linkstate", "portstate", "physstate",
-        "reachability", "consistency", "condition", "linkstatus", "opstate", "raiddevicestate", "stat",
+        "reachability", "consistency", "linkstatus", "opstate", "raiddevicestate", "stat",
     }
 )  # fmt: skip
 _ADMIN = frozenset({"admin", "adminstatus", "adminstate"})
@@ -34,6 +34,7 @@ _VALUES = ("avg", "average", "mean", "median", "value", "current", "reading")  #
 _NAMES = (
     "nsdname", "entityname", "poolname", "diskname", "iface", "interface", "port", "portrx", "porttx", "psu", "name", "device", "disk",
     "nodename", "drive", "target", "host", "hostname", "node", "pool", "slot", "module", "parameter", "sensor", "threadname", "jobid",
+    "neurondevice", "cpu",
 )  # fmt: skip
 _PORTS = frozenset({"iface", "interface", "port", "portrx", "porttx"})
 _PORT_NAME = re.compile(
@@ -95,7 +96,9 @@ def things_of(table: Table, *, whatever: bool = False) -> Iterator[Thing]:
     columns = _columns(table, {*_STATES, "event"} if whatever else _STATES)
     told = columns.states or columns.counters or columns.value is not None
     of_parts = whatever or any(
-        (unit or _common_unit(table, at)) in _DEVICE_UNITS or (title[:1] == "%" and columns.names)
+        (unit or _common_unit(table, at)) in _DEVICE_UNITS
+        or (title[:1] == "%" and columns.names)
+        or table.titles[at].endswith("MEMORY")
         for at, (title, unit) in columns.numbers.items()
     )
     if not (told or of_parts):
@@ -105,9 +108,11 @@ def things_of(table: Table, *, whatever: bool = False) -> Iterator[Thing]:
         if whatever and not name:
             name = table.above
         if not name.strip("- "):
-            continue
+            if not name or text.strip("- ") == "" or not columns.numbers:
+                continue
+            name = "all"
         off = columns.admin is not None and cells[columns.admin].lower() == "down"
-        states = () if off else tuple(cells[at] for at in columns.states if cells[at] and not _DIGITS.match(cells[at]))
+        states = () if off else tuple(cells[at] for at in columns.states if _STATE.fullmatch(cells[at]))
         yield Thing(
             number, text, name, columns.is_ports, states, tuple(_numbers(cells, columns)),
             tuple((title, int(value)) for at, title in columns.counters.items() if (value := parse_number(cells[at])) is not None),
@@ -182,7 +187,9 @@ def unit_of_title(title: str) -> str:
     if found is not None:
         return _known_unit(found[1])
     plain = re.sub(r"\W", "", title).lower()
-    return "%" if title[:1] == "%" or title.endswith(("Pct", "%")) else _TITLED_UNITS.get(plain, "")
+    if title[:1] == "%" or title.endswith(("Pct", "%")):
+        return "%"
+    return "MHz" if title.endswith("_MHz") else "W" if title.endswith("Watt") else _TITLED_UNITS.get(plain, "")
 
 
 def _known_unit(unit: str) -> str:

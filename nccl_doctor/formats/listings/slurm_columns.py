@@ -24,6 +24,11 @@ _TITLES = _JOBS | _HOSTS | {
 """As src/squeue/opts.c and src/sinfo/opts.c name the columns."""
 _TITLE = compiled(r"\S+")
 _SHARES = compiled(r"(\d{1,9})[A-Z]?/(\d{1,9})[A-Z]?/(\d{1,9})[A-Z]?/(\d{1,9})[A-Z]?")
+# `sinfo -h -N -O NodeHost,Gres,GresUsed,StateLong`
+_GRES_ROW = compiled(
+    r"([A-Za-z][\w.-]{0,120})\s+((?:gpu:|\(null\))\S{0,400})\s+(gpu:\S{1,400})\s+([a-z]{2,14}[*~#!%$@^-]{0,2})\s*"
+)
+_GRES_TITLES = ("HOSTNAMES", "GRES", "GRES_USED", "STATE")
 _COUNTED = ("allocated", "idle", "other", "total")
 _STATE = compiled(r"[A-Za-z][A-Za-z_]{0,20}[*~#!%$@^+-]{0,2}")
 _MOST = 100_000
@@ -55,11 +60,12 @@ def read_format(stream: Readable, name: str, facts: Facts) -> Reading:
             titles, spans = [_CPUS], [(0, len(text))]
         if not words:
             titles = []
-        if not titles or words == titles or len(rows) >= _MOST:
+        bare = _GRES_ROW.fullmatch(text) if not titles and "gpu:" in text else None
+        if not (titles or bare) or words == titles or len(rows) >= _MOST:
             continue
         # a reason of several words is the last column
         parts = text.split(None, len(titles) - 1) if len(words) > len(titles) else cells_of(text, spans, words=True)
-        cells = dict(zip(titles, parts, strict=True))
+        cells = dict(zip(_GRES_TITLES, bare.groups(), strict=True) if bare else zip(titles, parts, strict=True))
         told: list[QueuedJob | SchedulerNode | HostNumber] = [*_shares(cells, name)]
         told += [] if known else [*_job(cells, name), *_node(cells, name)]
         for row in told:

@@ -1,6 +1,6 @@
 """Output of many hosts that a tool collected under headings or behind tags, read as lines that each name their host.
 
-`clush -b`, `dshbak`, `ansible -m command`, a loop in a shell, `parallel --tag`, and pdsh where the names of hosts look like devices::
+`clush -b`, `dshbak`, `ansible -m command`, a loop in a shell, `parallel --tag`, Fabric, and pdsh where hosts look like devices::
 
     ----------------                        node03 | CHANGED | rc=0 >>
     node[01-02,04]                          == node03 ==
@@ -37,6 +37,10 @@ _TOOL = compiled(
 )
 _CLUSH = compiled(rb"(?:clush: \d{1,6}/\d{1,6}[ \r]*)+(?=-{15})")  # its progress, where standard error came too
 _TAGGED = compiled(rb"([A-Za-z0-9][\w.-]{0,252})(?:\t|: |:\s*$)")
+# `[node01] out: `, `node01 out: ` and `[node01] ` of Fabric, parallel-ssh and their like
+_FANNED = compiled(
+    rb"(?:\[([A-Za-z0-9][\w.-]{0,252})\](?: (?:out|err):)?|([A-Za-z0-9][\w.-]{0,252}) (?:out|err):)(?: |\s*$)"
+)
 _TASK = compiled(rb" {0,5}(\d{1,6}):(?: |\s*$)")
 # A capture of tasks of srun; of a job the number is the rank.
 _CAPTURE = compiled(
@@ -121,6 +125,11 @@ def _tag(head: bytes) -> Callable[[bytes], tuple[str, bytes] | None] | None:
             unread = any(not peel(line.decode("utf-8", "replace")).end for line, _ in found[:100])
             if not tabs and unread and len(names) >= _RUN * runs and same_stem(set(names)):
                 return _word
+    fanned = [(line, one[1] or one[2]) for line in lines if (one := _FANNED.match(line)) is not None]
+    hosts = {name.decode() for _, name in fanned}
+    is_fanned = len(fanned) >= _SHARE * len(lines) and len(hosts) >= 2 and all(map(is_name, hosts))
+    if is_fanned and any(not peel(line.decode("utf-8", "replace")).end for line, _ in fanned[:100]):
+        return _fanned
     tasks = [one[1] for line in lines if (one := _TASK.match(line)) is not None]
     if len(tasks) >= _SHARE * len(lines) and len(set(tasks)) >= 2 and _CAPTURE.search(head) and not _JOB.search(head):
         return _task
@@ -130,6 +139,11 @@ def _tag(head: bytes) -> Callable[[bytes], tuple[str, bytes] | None] | None:
 def _word(line: bytes) -> tuple[str, bytes] | None:
     found = _TAGGED.match(line)
     return None if found is None else (found[1].decode(), line[found.end() :])
+
+
+def _fanned(line: bytes) -> tuple[str, bytes] | None:
+    found = _FANNED.match(line)
+    return None if found is None else ((found[1] or found[2]).decode(), line[found.end() :])
 
 
 def _task(line: bytes) -> tuple[str, bytes] | None:
