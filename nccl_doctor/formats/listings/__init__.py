@@ -20,6 +20,7 @@ FORMATS = (
             b" ping statistics ---",
             b"     state = ",
         ),
+        reach=1 << 20,
         last=True,
         after=("listed-things",),
     ),

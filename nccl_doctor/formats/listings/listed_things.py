@@ -16,7 +16,7 @@ from nccl_doctor.inputs.detect import begins_json
 from nccl_doctor.inputs.streams import Readable
 from nccl_doctor.inputs.text_lines import Joined, plain_batches, read_head
 
-_LINES = 200_000
+_LINES = 50_000  # that are searched; captures are short
 _ROWS = 20_000  # states, numbers and counters
 _SHOWN = 600  # characters of a line
 
@@ -35,18 +35,21 @@ def read_format(stream: Readable, name: str, facts: Facts) -> Reading:
         PSU 1  MTEF-PSF           54.56  OK
     """
     written: dict[str | None, list[tuple[int, str]]] = {}
-    lines = 0
+    lines, is_cut = 0, False
     head = read_head(stream, 1 << 16)
     stream = Joined(head, stream)
     if begins_json(head):
         return _read_document(stream, head, name, facts)
     for first, label, texts in plain_batches(stream):
         lines = max(lines, first - 1 + len(texts))
-        if lines > _LINES:
+        if lines >= _LINES:
+            is_cut = True
             break
         written.setdefault(label.host, []).extend(enumerate(texts, first))
     listed = ((host, source, thing) for host, own in written.items() for source, thing in _listed(own))
-    return _add(listed, lines, name, facts)
+    reading = _add(listed, lines, name, facts)
+    note = f"only the first {_LINES:,} lines were searched for lists" if is_cut and reading.understood else None
+    return reading._replace(note=reading.note or note)
 
 
 def _read_document(stream: Readable, head: bytes, name: str, facts: Facts) -> Reading:
