@@ -41,11 +41,12 @@ def read_format(stream: Readable, name: str, facts: Facts) -> Reading:
     if begins_json(head):
         return _read_document(stream, head, name, facts)
     for first, label, texts in plain_batches(stream):
-        lines = max(lines, first - 1 + len(texts))
-        if lines >= _LINES:
-            is_cut = True
+        room = _LINES - lines
+        lines += min(len(texts), room)
+        written.setdefault(label.host, []).extend(enumerate(texts[:room], first))
+        is_cut = len(texts) > room
+        if is_cut:
             break
-        written.setdefault(label.host, []).extend(enumerate(texts, first))
     listed = ((host, source, thing) for host, own in written.items() for source, thing in _listed(own))
     reading = _add(listed, lines, name, facts)
     note = f"only the first {_LINES:,} lines were searched for lists" if is_cut and reading.understood else None

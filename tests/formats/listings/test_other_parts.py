@@ -147,3 +147,13 @@ def test_a_table_between_bars_and_one_between_tabs() -> None:
         told["all", "PkgWatt"],
         told["0", "Avg_MHz"],
     )
+
+
+def test_a_long_text_is_read_up_to_a_limit_that_is_told() -> None:
+    rows = "Fan1             | 30h | ok  |  7.1 | 5040 RPM\n"
+    facts = Facts()
+    text = rows + "x\n" * 60_000 + rows
+    reading = listed_things.read_format(io.BytesIO(text.encode()), "long", facts)
+    assert (50_000, 1) == (reading.lines, reading.understood)
+    assert reading.note is not None
+    assert 1 == len(facts.rows(ListedNumber))
