@@ -34,7 +34,7 @@ _VALUES = ("avg", "average", "mean", "median", "value", "current", "reading")  #
 _NAMES = (
     "nsdname", "entityname", "poolname", "diskname", "iface", "interface", "port", "portrx", "porttx", "psu", "name", "device", "disk",
     "nodename", "drive", "target", "host", "hostname", "node", "pool", "slot", "module", "parameter", "sensor", "threadname", "jobid",
-    "neurondevice", "cpu",
+    "neurondevice", "powersupply", "fan", "cpu",
 )  # fmt: skip
 _PORTS = frozenset({"iface", "interface", "port", "portrx", "porttx"})
 _PORT_NAME = re.compile(
@@ -216,7 +216,7 @@ def parse_amount(text: str) -> tuple[float, str] | None:
 
 def level_of(state: str) -> str:
     """`bad`, `poor` or `well`: what the words of a state say. One of several words in it is enough."""
-    words = {re.sub(r"\W", "", word).lower() for word in re.split(r"[ ,_]", state)}
+    words = {re.sub(r"\W", "", word).lower() for word in re.split(r"[ ,_/]", state)}
     if state.lower().startswith(("not ", "no ")):
         words.add(re.sub(r"\W", "", state).lower())
     return "bad" if words & BAD else "poor" if words & POOR else "well"

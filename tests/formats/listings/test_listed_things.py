@@ -206,3 +206,16 @@ def test_damage_is_survived() -> None:
         read(whole[:cut])
         read(whole[cut:])
     assert states(whole[-400:]) is not None
+
+
+def test_supplies_that_are_numbered_are_told_apart() -> None:
+    text = (
+        "Power                             Actual        Total\n"
+        "Supply    Model                   Output     Capacity    Status\n"
+        "                                (Watts )     (Watts )\n"
+        "-------  -------------------  ----------  ----------  --------------\n"
+        "1        NXS-PAC-650W              101 W       650 W     Ok\n"
+        "2        NXS-PAC-650W                0 W       650 W     Fail/Shut\n"
+    )
+    assert {"1": ("Ok", "well"), "2": ("Fail/Shut", "bad")} == states(text)
+    assert ((101.0, "W"), (0.0, "W")) == (numbers(text)["1", "Actual Output"], numbers(text)["2", "Actual Output"])
