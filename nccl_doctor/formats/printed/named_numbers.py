@@ -34,7 +34,7 @@ _FORMULA = compiled(
 )  # `fwd FLOPS per GPU = fwd flops per GPU / fwd latency: 81.9 TFLOPS`
 _SHAPE = compiled(rb"\(\d{1,9}(?:, ?\d{1,9}){1,4}\)(?: x \d{1,9}){0,4}")  # `per iteration of (512,512,512) x 4: 0.43 s`
 _LOADING = compiled(
-    rb"\d{1,3}%\|[^|\n]{0,200}\| {0,9}\d{1,15}/\d{1,15} \[[^\]\n]{0,100}\]?"
+    rb"\d{1,40}%\|[^|\n]{0,200}\| {0,9}\d{1,40}/\d{1,40} \[[^\]\n]{0,400}\]?"
 )  # a bar: of steps others tell
 _DOWNLOAD = compiled(rb"\bFetched \d{1,6}(?:\.\d{1,3})? ?[kMG]?B in \d|[kMG]i?B/s eta \d")  # of apt and pip
 _CLOSED = compiled(rb"\([^()\n]{0,200}\)")
