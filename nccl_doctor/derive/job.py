@@ -51,8 +51,8 @@ def job(facts: Facts) -> list[Job]:
     gpus = facts.query("SELECT max(gpus) FROM throughput_run WHERE gpus_source <> 'file-name'")[0][0]
     if ranks is None and world:
         ranks = world
-    elif ranks is None and labelled[0] and labelled[0] == labelled[1] + 1 and labelled[0] >= (gpus or 0):
-        ranks = labelled[0]  # with fewer than there are GPUs they are those that write, such as rank 0 alone
+    elif ranks is None and 1 < labelled[0] == labelled[1] + 1 and labelled[0] >= (gpus or 0):
+        ranks = labelled[0]  # with fewer than there are GPUs they are those that write; rank 0 alone writes for all
     processes = facts.query("SELECT count(*) FROM process")[0][0]
     lines, nccl_lines = facts.query("SELECT sum(lines), sum(nccl_lines) FROM input")[0]
     info = int("communicator" in facts.covered())
