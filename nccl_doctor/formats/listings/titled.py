@@ -19,6 +19,7 @@ from typing import NamedTuple
 _COLUMNS = 40
 _LONGEST = 1_000  # characters of a line
 _TITLE_LINES = 4
+_TRIES = 16  # lines at which a table between bars may begin before all of them are none
 _FEWEST = 3  # titles without a ruler
 _RULER = re.compile(r"[\s|+]{0,40}[-=]{2,200}(?:[ \t|+]{1,20}[-=]{1,200}){1,40}[ \t|+]{0,20}$")
 _FRAME = re.compile(r"[+|][-=+|]{3,400}[+|]$")
@@ -44,12 +45,14 @@ def tables_of(lines: Sequence[tuple[int, str]]) -> Iterator[Table]:
     """The tables in some lines, which have their numbers, in their order."""
     at, end = 0, 0  # the place, and where the last table ended
     above = ""
+    tried = 0  # lines of the bars that stand here and are no table
     while at < len(lines):
         text = lines[at][1]
-        found = None if len(text) > _LONGEST else _table_at(lines, at, end, above)
+        tried = tried + 1 if text.strip()[:1] in ("+", "|") else 0
+        found = None if len(text) > _LONGEST or tried > _TRIES else _table_at(lines, at, end, above)
         if found is not None:
             table, at = found
-            end = at
+            end, tried = at, 0
             yield table
             continue
         if (command := _COMMAND.match(text)) is not None:
@@ -81,7 +84,7 @@ def _ruled(lines: Sequence[tuple[int, str]], at: int, end: int, above: str) -> t
         and not text.rstrip().endswith((":", "."))
     ):
         first -= 1
-    if first == at or not 2 <= len(spans) <= _COLUMNS:
+    if first == at or not 2 <= len(spans) <= _COLUMNS or _RULER.match(lines[at - 1][1]) is not None:
         return None
     parts: list[list[str]] = [[] for _ in spans]
     for _, text in lines[first:at]:
