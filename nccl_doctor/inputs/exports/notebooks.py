@@ -19,6 +19,7 @@ from nccl_doctor.inputs.text_lines import Joined, read_head
 _BEGINS = compiled(rb"\s{0,200}\{\s{0,200}\"(?:cells|nbformat|nbformat_minor|metadata)\"\s{0,20}:")
 _CELL = b'"cell_type"'
 _PLACED = 60  # characters of a line by which it is found in the file
+_IN_VAIN = 8  # times a file may be searched for lines that are not found
 
 
 def recognise(head: bytes) -> bool:
@@ -38,16 +39,31 @@ def notebook_rows(stream: Readable) -> Iterator[tuple[int, list[bytes]]]:
     except (ValueError, RecursionError):
         yield from raw(io.BytesIO(data))
         return
-    text = data.decode("utf-8", "replace")
-    at = counted = 0
-    number = 1
+    places = Places(data)
     for line in _lines(document):
-        words = json.dumps(line[:_PLACED], ensure_ascii=False)[1:-1]
-        place = text.find(words, at) if words.strip() else -1
-        if place >= 0:
-            number += text.count("\n", counted, place)
-            counted = at = place
-        yield number, [line.encode("utf-8", "replace")]
+        yield places.number_of(line), [line.encode("utf-8", "replace")]
+
+
+class Places:
+    """Where the lines of outputs stand in the file, asked in their order."""
+
+    def __init__(self, data: bytes) -> None:
+        self._text = data.decode("utf-8", "replace")
+        self._is_escaped = data.isascii()  # other signs were written as numbers
+        self._at, self._number = 0, 1
+        self.in_vain = 0  # characters that were searched for lines that are written in another way
+
+    def number_of(self, line: str) -> int:
+        """The number of the line of the file in which it stands; that of the one before where it is not found."""
+        words = json.dumps(line[:_PLACED], ensure_ascii=self._is_escaped)[1:-1]
+        if words.strip() and self.in_vain <= _IN_VAIN * len(self._text):
+            place = self._text.find(words, self._at)
+            if place >= 0:
+                self._number += self._text.count("\n", self._at, place)
+                self._at = place
+            else:
+                self.in_vain += len(self._text) - self._at
+        return self._number
 
 
 def _lines(document: Any) -> Iterator[str]:
