@@ -10,6 +10,7 @@ from nccl_doctor.inputs.streams import Readable
 from nccl_doctor.inputs.text_lines import Joined, plain_lines, read_head
 
 _MOST = 100_000
+_ELEMENT = 1_000  # characters of a line of XML; qstat writes one element on each
 _WAITING, _RUNNING, _HELD, _FAILED = "PENDING", "RUNNING", "HELD", "FAILED"
 _GRID_ENGINE = re.compile(
     r"\s{0,9}(?P<job>\d{1,9})\s+\d\.\d{2,5}\s+(?P<name>\S{1,60})\s+\S{1,40}\s+(?P<state>[a-zA-Z]{1,5})\s+\d\d/\d\d/\d{4}\s"
@@ -116,7 +117,7 @@ def _read_xml(stream: Readable, name: str, facts: Facts) -> Reading:
             fields.clear()
             place = line
         elif element in _FIELDS:
-            shown = lines[line - 1] if line <= len(lines) else ""
+            shown = lines[line - 1][:_ELEMENT] if line <= len(lines) else ""
             found = re.search(rf"<{element}>([^<]{{1,80}})<", shown)
             if found is not None:
                 fields.setdefault(element, found[1])

@@ -31,6 +31,7 @@ _READINGS = (
     (re.compile(r"(?i)(?:media_errors|media error count)$"), "media errors", "errors"),
     (re.compile(r"(?i)predictive failure count$"), "predicted failures", "errors"),
 )
+_TEXT = re.compile(r'"[^"\n]{1,200}"')
 _LEADING = re.compile(r"\s{0,4}(-?\d{1,6}(?:\.\d{1,3})?) ?C\b")
 _LIMITS = re.compile(r"(?i)threshold|limit|capacity|rated|min|max|allocated")
 
@@ -41,7 +42,7 @@ def parts_of(data: bytes) -> list[Thing] | None:
         document = json.loads(data)
     except (ValueError, RecursionError):
         return None
-    text = data.decode("utf-8", "replace")
+    lines = _lines(data.decode("utf-8", "replace"))
     found: list[Thing] = []
     waiting: list[tuple[str, Any, int]] = [("", document, 0)]
     for _ in range(_PARTS):
@@ -56,14 +57,24 @@ def parts_of(data: bytes) -> list[Thing] | None:
             name = next((str(value[key]) for key in _NAMES if isinstance(value.get(key), str | int)), above)
             thing = _thing(value, name[:120])
             if thing is not None:
-                at = text.find(json.dumps(name)) if name != above else -1
-                found.append(thing._replace(number=text.count("\n", 0, max(at, 0)) + 1))
+                found.append(thing._replace(number=lines.get(json.dumps(name), 1) if name != above else 1))
             waiting += [
                 (key if name == above else name, one, depth + 1)
                 for key, one in reversed(value.items())
                 if isinstance(one, dict | list) and key != "Status"
             ]
     return found
+
+
+def _lines(document: str) -> dict[str, int]:
+    """The line of each text of a document on which it stands first; a part may have its name behind those of others."""
+    lines: dict[str, int] = {}
+    counted, number = 0, 1
+    for text in _TEXT.finditer(document):
+        number += document.count("\n", counted, text.start())
+        counted = text.start()
+        lines.setdefault(text[0], number)
+    return lines
 
 
 def _thing(record: dict[str, Any], name: str) -> Thing | None:

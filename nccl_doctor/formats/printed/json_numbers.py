@@ -8,6 +8,7 @@ from nccl_doctor.common.expressions import compiled
 from nccl_doctor.formats.json_numbers import finite
 from nccl_doctor.formats.printed.units import kind_of, rate_in, unit_in
 from nccl_doctor.formats.training.metrics import number
+from nccl_doctor.inputs.exports.text_places import Places
 
 _KEYS = 200  # of one record
 _DEEP = 3
@@ -74,14 +75,14 @@ def numbers_of_document(data: bytes) -> list[Told] | None:
         return None
     if not isinstance(document, dict | list):
         return None
-    lines = _Lines(data.decode("utf-8", "replace"))
+    lines = Places(data.decode("utf-8", "replace"))
     told: list[Told] = []
     waiting: list[_Part] = [_Part("", "", document, 0, is_key=False)]
     for _ in range(_OF_DOCUMENT):
         if not waiting:
             break
         above, key, value, depth, is_key = waiting.pop()
-        line = lines.of(key) if is_key else lines.number
+        line = lines.of(f'"{key}"') if is_key else lines.number
         if isinstance(value, list) and depth < _DEEPEST:
             inner = [_Part(above, key, one, depth + 1, is_key=False) for one in value if isinstance(one, dict | list)]
             waiting += inner[::-1]
@@ -120,23 +121,6 @@ class _Part(NamedTuple):
     value: Any
     depth: int
     is_key: bool  # whether the key stands in front of it
-
-
-class _Lines:
-    """Finds the lines of keys that are asked for in their order."""
-
-    def __init__(self, text: str) -> None:
-        self.number = 1
-        self._text = text
-        self._at = 0
-
-    def of(self, key: str) -> int:
-        """The line of the next such key; that of the last one where it is not written in this form."""
-        place = self._text.find(f'"{key}"', self._at) if self._at >= 0 else -1
-        if place >= 0:
-            self.number += self._text.count("\n", self._at, place)
-        self._at = place if place < 0 else place + 1
-        return self.number
 
 
 def _columns(record: dict[str, Any]) -> Iterator[tuple[str, str, float]]:

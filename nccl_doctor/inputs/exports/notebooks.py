@@ -13,13 +13,13 @@ from typing import Any
 from nccl_doctor.common import budgets
 from nccl_doctor.common.expressions import compiled
 from nccl_doctor.inputs.exports.rows import Cut, raw
+from nccl_doctor.inputs.exports.text_places import Places
 from nccl_doctor.inputs.streams import Readable
 from nccl_doctor.inputs.text_lines import Joined, read_head
 
 _BEGINS = compiled(rb"\s{0,200}\{\s{0,200}\"(?:cells|nbformat|nbformat_minor|metadata)\"\s{0,20}:")
 _CELL = b'"cell_type"'
 _PLACED = 60  # characters of a line by which it is found in the file
-_IN_VAIN = 8  # times a file may be searched for lines that are not found
 
 
 def recognise(head: bytes) -> bool:
@@ -39,31 +39,10 @@ def notebook_rows(stream: Readable) -> Iterator[tuple[int, list[bytes]]]:
     except (ValueError, RecursionError):
         yield from raw(io.BytesIO(data))
         return
-    places = Places(data)
+    places, are_escaped = Places(data.decode("utf-8", "replace")), data.isascii()
     for line in _lines(document):
-        yield places.number_of(line), [line.encode("utf-8", "replace")]
-
-
-class Places:
-    """Where the lines of outputs stand in the file, asked in their order."""
-
-    def __init__(self, data: bytes) -> None:
-        self._text = data.decode("utf-8", "replace")
-        self._is_escaped = data.isascii()  # other signs were written as numbers
-        self._at, self._number = 0, 1
-        self.in_vain = 0  # characters that were searched for lines that are written in another way
-
-    def number_of(self, line: str) -> int:
-        """The number of the line of the file in which it stands; that of the one before where it is not found."""
-        words = json.dumps(line[:_PLACED], ensure_ascii=self._is_escaped)[1:-1]
-        if words.strip() and self.in_vain <= _IN_VAIN * len(self._text):
-            place = self._text.find(words, self._at)
-            if place >= 0:
-                self._number += self._text.count("\n", self._at, place)
-                self._at = place
-            else:
-                self.in_vain += len(self._text) - self._at
-        return self._number
+        words = json.dumps(line[:_PLACED], ensure_ascii=are_escaped)[1:-1]
+        yield places.of(words) if words.strip() else places.number, [line.encode("utf-8", "replace")]
 
 
 def _lines(document: Any) -> Iterator[str]:
